@@ -24,7 +24,7 @@ const COMMIT_EVERY: usize = 256;
 
 /// Measures and prints.
 pub(crate) fn run(dir: &Path) {
-    let server = start(dir, "drain");
+    let server = start(dir, "drain", MEMBERS);
     let (mut rates, mut costs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         heap(server.addr);
@@ -50,7 +50,7 @@ pub(crate) fn heap(addr: SocketAddr) {
 /// Seconds from the first Fetch to the last commit.
 fn drain(addr: SocketAddr) -> f64 {
     let mut members: Vec<Member> = (0..MEMBERS).map(|_| Member::join(addr, GROUP)).collect();
-    members.iter_mut().for_each(Member::beat);
+    Member::settle(&mut members);
     let (clock, taken) = (Clock::start(), AtomicUsize::new(0));
     let members: Vec<Member> = thread::scope(|scope| {
         let taken = &taken;

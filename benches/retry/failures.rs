@@ -41,7 +41,7 @@ struct Back {
 
 /// Measures and prints.
 pub(crate) fn run(dir: &Path) {
-    let server = start(dir, "failures");
+    let server = start(dir, "failures", MEMBERS);
     let mut syncs = disk::syncs_ms(dir, Duration::from_secs(2));
     let mut quiet = healthy::run(server.addr, QUIET);
     let cpu_s = server.cpu_s();
@@ -74,7 +74,7 @@ pub(crate) fn run(dir: &Path) {
 fn failures(addr: SocketAddr) -> Vec<Back> {
     let (clock, taken) = (Clock::start(), AtomicUsize::new(0));
     let mut members: Vec<Member> = (0..MEMBERS).map(|_| Member::join(addr, GROUP)).collect();
-    members.iter_mut().for_each(Member::beat);
+    Member::settle(&mut members);
     let all = PER_S * usize::try_from(LENGTH.as_secs()).unwrap();
     let back: Vec<Back> = thread::scope(|scope| {
         scope.spawn(|| offer(addr, clock));

@@ -21,7 +21,7 @@ const SPRING_PER_S: f64 = 1_900.0;
 
 /// Measures and prints.
 pub(crate) fn run(dir: &Path) {
-    let server = start(dir, "librdkafka");
+    let server = start(dir, "librdkafka", 3);
     let rate = |_| {
         heap(server.addr);
         number(OVERDUE) / drain(&server.addr.to_string())

@@ -68,13 +68,16 @@ fn main() {
 }
 
 /// A sidecar whose first retry comes after one second.
-fn start(dir: &Path, name: &str) -> Sidecar {
+/// Starts a sidecar whose retry topics have so many partitions.
+fn start(dir: &Path, name: &str, partitions: usize) -> Sidecar {
+    let partitions = format!("retry.partitions={partitions}");
     let healthy =
         format!("topics.list=[{{name: {}, partitions: {}}}]", healthy::TOPIC, healthy::PARTITIONS);
     // the breaker would open at this many failures
     let all_count = "retry.breaker=off";
+    let unlimited = "topics.retention=unlimited";
     let settings =
-        ["retry.levels=1s", "log.filter=warn", "topics.retention=unlimited", all_count, &healthy];
+        ["retry.levels=1s", "log.filter=warn", unlimited, all_count, &healthy, &partitions];
     Sidecar::start(&dir.join(name), &settings)
 }
 

@@ -20,7 +20,7 @@ const BATCH: usize = 500;
 
 /// Measures and prints.
 pub(crate) fn run(dir: &Path) {
-    let server = start(dir, "redrive");
+    let server = start(dir, "redrive", 1);
     fill(server.addr);
     let clock = Clock::start();
     let kinds = json(&server.get(&format!("/api/v1/dead-letters/fingerprints?group={GROUP}")));

@@ -29,7 +29,8 @@ pub(crate) struct Member {
     topic: String,
     id: String,
     epoch: i32,
-    /// Next fetch offset in partition 0 of `topic`.
+    /// The partition of `topic` that is read, and the next fetch offset.
+    partition: i32,
     pub(crate) next: i64,
     /// Partitions of the last assignment, by topic id.
     pub(crate) assigned: Vec<(Uuid, Vec<i32>)>,
@@ -56,7 +57,7 @@ impl Member {
         let (wire, id) = (Wire::connect(addr), Uuid::new_v4().to_string());
         let (group, topic) = (group.to_owned(), topic.to_owned());
         let assigned = Vec::new();
-        let mut member = Self { wire, group, topic, id, epoch: 0, next: 0, assigned };
+        let mut member = Self { wire, group, topic, id, epoch: 0, partition: 0, next: 0, assigned };
         let mut whole = member.heartbeat();
         whole.rebalance_timeout_ms = 10_000;
         let topics = std::iter::once(member.topic.as_str()).chain(more.iter().copied());
@@ -66,7 +67,18 @@ impl Member {
         member
     }
 
-    /// Sends a heartbeat and reads the committed offset of its retry partition.
+    /// Sends heartbeats until each member has one partition of its topic, and reads from there.
+    pub(crate) fn settle(members: &mut [Self]) {
+        loop {
+            members.iter_mut().for_each(Self::beat);
+            let held = |member: &Self| member.assigned.iter().map(|of| of.1.len()).sum::<usize>();
+            if members.iter().all(|member| held(member) == 1) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a heartbeat and reads the committed offset of the first partition it has.
     pub(crate) fn beat(&mut self) {
         // the member owns exactly its last assignment
         let owned = self.assigned.iter().map(|(topic, partitions)| {
@@ -75,9 +87,11 @@ impl Member {
         });
         let quiet = self.heartbeat().with_topic_partitions(Some(owned.collect()));
         self.beats(&quiet);
+        let first = self.assigned.iter().flat_map(|(_, partitions)| partitions).next();
+        self.partition = first.copied().unwrap_or(0);
         let asked = OffsetFetchRequestTopics::default()
             .with_name(name(&self.topic))
-            .with_partition_indexes(vec![0]);
+            .with_partition_indexes(vec![self.partition]);
         let group = OffsetFetchRequestGroup::default()
             .with_group_id(self.group())
             .with_topics(Some(vec![asked]))
@@ -86,12 +100,11 @@ impl Member {
         let request = OffsetFetchRequest::default().with_groups(vec![group]);
         let answer = self.wire.call(OFFSETS, &request);
         self.next = answer.groups[0].topics[0].partitions[0].committed_offset;
-        assert!(self.next >= 1 << 50, "a member has a lane of its own: {}", self.next);
     }
 
     /// Sends one Fetch and returns its records.
     pub(crate) fn fetch(&mut self, wait_ms: i32) -> Vec<Got> {
-        let data = self.wire.fetch(&self.topic, 0, self.next, wait_ms);
+        let data = self.wire.fetch(&self.topic, self.partition, self.next, wait_ms);
         let got = unpack(&data.records.unwrap_or_default());
         if let Some(last) = got.last() {
             self.next = last.offset + 1;
@@ -106,7 +119,7 @@ impl Member {
 
     /// Commits everything fetched so far, and these offsets of other topics.
     pub(crate) fn commit_beside(&mut self, others: &[(&str, i32, i64)]) {
-        let lane = (self.topic.as_str(), 0, self.next);
+        let lane = (self.topic.as_str(), self.partition, self.next);
         let topics = std::iter::once(&lane).chain(others).map(|(topic, partition, offset)| {
             let partition = OffsetCommitRequestPartition::default()
                 .with_partition_index(*partition)

@@ -73,7 +73,7 @@ fn idle(dir: &Path) -> f64 {
 /// the seconds until it was ready.
 fn start(dir: &Path) -> (Sidecar, f64) {
     let clock = Clock::start();
-    let settings = ["retry.levels=3h 4h 5h 6h", "log.filter=warn"];
+    let settings = ["retry.levels=3h 4h 5h 6h", "retry.partitions=1", "log.filter=warn"];
     let server = Sidecar::start(dir, &settings);
     (server, clock.elapsed().as_secs_f64())
 }

@@ -33,7 +33,7 @@ use crate::broker::groups::Groups;
 use crate::broker::ids::Ids;
 use crate::broker::nodes::NodeMap;
 use crate::broker::offsets::OffsetStore;
-use crate::broker::patterns::{PatternError, Patterns};
+use crate::broker::patterns::Patterns;
 use crate::broker::topics::Topics;
 use crate::broker::transactions::Transactions;
 use crate::clock::Clock;
@@ -42,6 +42,7 @@ use crate::model::TopicName;
 
 pub use crate::broker::committed::{CommittedRead, OffsetOutcome};
 pub use crate::broker::log::{AdmissionError, LogRead, ProducedPosition, TimeBounds};
+pub use crate::broker::patterns::PatternError;
 pub use crate::broker::producers::Expiration;
 pub use crate::broker::retention::RetentionResult;
 

@@ -168,6 +168,7 @@ fn policy(retry: &Retry) -> Policy {
         dead_letters_retention_ms: retry.dead_letters.retention.map(ms),
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
         lane: retry.delivery != RetryDelivery::Off,
+        partitions: retry.partitions,
         in_place: retry.delivery == RetryDelivery::InPlace
             || retry.order.mode == OrderMode::Partition,
         inference: matches!(retry.delivery, RetryDelivery::Auto | RetryDelivery::InPlace),

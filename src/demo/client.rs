@@ -209,6 +209,7 @@ impl DemoClient {
         let mut assignment = Assignment::empty();
         for partition in (0..PARTITIONS).filter_map(|index| i32::try_from(index).ok()) {
             assignment.append(&TopicName::new(TOPIC), partition);
+            assignment.append(&TopicName::new(RETRY_TOPIC), partition);
         }
         let mut own = SyncGroupRequestAssignment::default();
         (own.member_id, own.assignment) = (member.clone(), assignment.to_bytes());

@@ -65,6 +65,7 @@ fn configuration(dir: &Path, ladder: &DemoLadder) -> String {
          admin: {{address: '127.0.0.1:0'}}\n\
          data_dir: '{}'\n\
          topics: {{list: [{{name: {TOPIC}, partitions: {PARTITIONS}}}]}}\n\
+         retry: {{partitions: {PARTITIONS}}}\n\
          groups: [{{match: {GROUP}, max_reconsume_times: {RETRIES_MAX}, levels: {}}}]\n",
         dir.display(),
         ladder.levels(),

@@ -17,7 +17,16 @@ pub struct Arrival {
 
 impl Arrival {
     pub fn new(stream: StreamId, record: &RawRecord) -> Self {
-        let batch = build_batch(0, record, &[]);
+        Self::marked(stream, record, &[])
+    }
+
+    /// A record with the sidecar's headers.
+    pub(super) fn marked(
+        stream: StreamId,
+        record: &RawRecord,
+        headers: &[(&'static str, String)],
+    ) -> Self {
+        let batch = build_batch(0, record, headers);
         Self { stream, timestamp_ms: record.timestamp_ms, batch }
     }
 

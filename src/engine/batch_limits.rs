@@ -63,7 +63,10 @@ fn named_bytes(store: &Store, group: &GroupId, named: &NackTarget) -> u64 {
     let id = match named {
         NackTarget::Origin(origin) => store.by_origin(group, origin),
         NackTarget::Lane(lane) => store.by_lane(group, *lane),
-        NackTarget::Nothing | NackTarget::Unreadable | NackTarget::OtherGroup => None,
+        NackTarget::Nothing
+        | NackTarget::Unreadable
+        | NackTarget::NoDelivery
+        | NackTarget::OtherGroup => None,
     };
     id.map_or(0, |id| store.record_bytes(id))
 }

@@ -14,6 +14,7 @@ use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::job::Jobs;
 use crate::engine::letters::final_log::FinalLog;
 use crate::engine::letters::quota_levels::{Fill, telling};
+use crate::engine::mover::{Mover, RetryReaders};
 use crate::engine::producer_sequences::ProducerSequences;
 use crate::engine::render::Render;
 use crate::engine::renewal::{self, Renewals};
@@ -59,6 +60,8 @@ pub struct Driver {
     pub(super) turn: TimeSlice,
     /// Bounds the lines about nacks of dead letters.
     pub(super) known_nacks: LogBudget,
+    pub(super) mover: Mover,
+    pub(super) readers: Arc<RetryReaders>,
 }
 
 impl Driver {
@@ -77,6 +80,7 @@ impl Driver {
             }
             self.see_to_store();
             self.see_to_delayed(self.clock.now());
+            self.see_to_retries(self.clock.now());
         }
     }
 
@@ -89,6 +93,7 @@ impl Driver {
         self.tick();
         self.see_to_store();
         self.see_to_delayed(self.clock.now());
+        self.see_to_retries(self.clock.now());
         true
     }
 
@@ -186,7 +191,8 @@ impl Driver {
         }
         let now = self.clock.now();
         let deadline = self.ledger.poll_timeout().map(|deadline| deadline.0);
-        let first = deadline.into_iter().chain(self.put_off.alarm()).min();
+        let alarms = [deadline, self.put_off.alarm(), self.mover.alarm()];
+        let first = alarms.into_iter().flatten().min();
         first
             .filter(|_| self.ahead.is_none())
             .map_or(SLEEP_MAX, |at| Duration::from_millis(at.since(now.mono)))

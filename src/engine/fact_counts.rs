@@ -19,7 +19,9 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
             metrics.retry_scheduled(group, level_of(*level));
         }
         (
-            RetryState::Inflight { since, .. } | RetryState::Alone { since, .. },
+            RetryState::Inflight { since, .. }
+            | RetryState::Alone { since, .. }
+            | RetryState::Released { since, .. },
             Evidence::HandOut,
         ) => {
             let late_ms = entry.last_due.map_or(0, |due| since.since(due));

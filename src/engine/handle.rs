@@ -11,6 +11,7 @@ use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::error::EngineError;
 use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::letters::final_log::FinalLog;
+use crate::engine::mover::RetryReaders;
 use crate::engine::render::Render;
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::Journal;
@@ -29,6 +30,7 @@ pub struct Engine {
     pub(super) trouble: EngineTrouble,
     pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
+    pub(super) readers: Arc<RetryReaders>,
     pub(super) metrics: Metrics,
 }
 

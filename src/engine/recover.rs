@@ -16,6 +16,7 @@ use crate::engine::handle::Engine;
 use crate::engine::job::Jobs;
 use crate::engine::kind;
 use crate::engine::letters::quota_levels::Fill;
+use crate::engine::mover::Mover;
 use crate::engine::producer_sequences::ProducerSequences;
 use crate::engine::render::Render;
 use crate::engine::renewal::Renewals;
@@ -200,6 +201,7 @@ impl Replay {
             trouble: EngineTrouble::default(),
             detectors: Arc::clone(&detectors),
             topic_ids: topic_ids.clone(),
+            readers: Arc::default(),
             metrics: parts.metrics.clone(),
         };
         let applied = self.ledger.store().applied();
@@ -233,6 +235,8 @@ impl Replay {
             jobs,
             turn: TimeSlice::of(TURN_MAX),
             known_nacks: LogBudget::default(),
+            mover: Mover::default(),
+            readers: Arc::clone(&engine.readers),
         };
         driver.settle(self.seeds);
         (engine, driver)

@@ -52,6 +52,17 @@ impl Render {
         Self { templates: Arc::new(templates) }
     }
 
+    /// The retry topic of a group.
+    pub(super) fn retry_topic(&self, group: &GroupId) -> TopicName {
+        self.templates.retry_topic(group)
+    }
+
+    /// The headers of a delivery.
+    #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
+    pub(super) fn retry_headers(&self, entry: &Entry) -> Vec<(&'static str, String)> {
+        mark_headers(&mark(entry, None))
+    }
+
     /// The dead-letter topic of a group.
     pub(super) fn dead_letter_topic(&self, group: &GroupId) -> TopicName {
         self.templates.dlq_topic(group)
@@ -94,7 +105,6 @@ impl Render {
     }
 
     /// Reads the bytes of a delivery and sets the sidecar's headers.
-    #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
     pub(super) fn lane_record(
         &self,
         journal: &Journal,
@@ -106,7 +116,7 @@ impl Render {
         };
         let record = RawRecord::parse(&body)?;
         let offset = taken.lane.to_kafka();
-        let headers = mark_headers(&mark(&taken.entry, None));
+        let headers = self.retry_headers(&taken.entry);
         Ok(LaneRecord {
             offset,
             batch: build_batch(offset, &record, &headers),

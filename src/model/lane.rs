@@ -10,6 +10,9 @@ pub const LANE_BASE: i64 = 1 << 50;
 /// The largest sequence a slot can reach (34 bits).
 pub const LANE_SEQUENCE_MAX: u64 = (1 << 34) - 1;
 const SLOT_SHIFT: u32 = 34;
+/// Bits of the offset in the sequence of a delivery in a stream.
+const STREAM_SHIFT: u32 = 40;
+const STREAM_OFFSET_MAX: u64 = (1 << STREAM_SHIFT) - 1;
 
 /// Number of a live member's retry partitions within its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +32,19 @@ impl LaneOffset {
         let slot = i64::from(self.slot.0) << SLOT_SHIFT;
         let sequence = i64::try_from(self.sequence & LANE_SEQUENCE_MAX).unwrap_or(0);
         LANE_BASE | slot | sequence
+    }
+
+    /// The delivery at an offset of a stream of the log: a partition of a real retry topic. Stream
+    /// ids are never reused, so a recreated topic repeats no delivery.
+    pub fn in_stream(partition: u16, stream: u32, offset: i64) -> Self {
+        let offset = u64::try_from(offset).unwrap_or(0).min(STREAM_OFFSET_MAX);
+        let sequence = u64::from(stream) << STREAM_SHIFT | offset;
+        Self { slot: RetryPartition(partition), sequence }
+    }
+
+    /// The offset in the stream.
+    pub fn offset(self) -> i64 {
+        i64::try_from(self.sequence & STREAM_OFFSET_MAX).unwrap_or(i64::MAX)
     }
 
     /// Reads a Kafka offset; `None` for an ordinary offset, or for a slot beyond 16 bits.
@@ -51,6 +67,15 @@ mod tests {
             assert_eq!(LaneOffset::from_kafka(lane.to_kafka()), Some(lane));
             assert!(lane.to_kafka() < 1 << 53);
         }
+    }
+
+    #[test]
+    fn a_delivery_in_a_stream_keeps_its_offset_and_no_other_stream_repeats_it() {
+        let lane = |stream, offset| LaneOffset::in_stream(2, stream, offset);
+        assert_eq!(lane(7, 57).offset(), 57);
+        assert_eq!(lane(0, 0).offset(), 0);
+        assert!(lane(7, i64::MAX) < lane(8, 0), "a later stream comes behind");
+        assert_eq!(lane(u32::MAX, 5).offset(), 5);
     }
 
     #[test]

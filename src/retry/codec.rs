@@ -86,6 +86,7 @@ mod tests {
             (RetryState::Exported { since, due, delay_ms, level }, "0680a0abfef96204904e0103"),
             (RetryState::Alone { lane: LANE, since }, "07020980a0abfef962"),
             (RetryState::Discarding { since, died: WallMs(1) }, "0880a0abfef96202"),
+            (RetryState::Released { lane: LANE, since }, "09020980a0abfef962"),
         ]
     }
 

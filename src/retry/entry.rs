@@ -126,6 +126,13 @@ pub enum RetryState {
         /// Time at which the record became a dead letter.
         died: WallMs,
     },
+    /// In the retry topic of its group, and not committed past.
+    Released {
+        /// The record's place in the retry topic.
+        lane: LaneOffset,
+        /// Time of the release.
+        since: WallMs,
+    },
 }
 
 /// Kind of a state, without its fields, for lists and counts.
@@ -145,7 +152,9 @@ impl RetryState {
     pub fn kind(&self) -> StateKind {
         match self {
             Self::Waiting { .. } => StateKind::Waiting,
-            Self::Inflight { .. } | Self::Alone { .. } => StateKind::Inflight,
+            Self::Inflight { .. } | Self::Alone { .. } | Self::Released { .. } => {
+                StateKind::Inflight
+            }
             Self::Committed { .. } => StateKind::Committed,
             Self::Dead { .. } => StateKind::Dead,
             Self::Discarded { .. } | Self::Discarding { .. } => StateKind::Discarded,
@@ -220,7 +229,9 @@ impl Entry {
     /// Offset of the present delivery; `None` unless inflight.
     pub fn inflight(&self) -> Option<LaneOffset> {
         match self.state {
-            RetryState::Inflight { lane, .. } | RetryState::Alone { lane, .. } => Some(lane),
+            RetryState::Inflight { lane, .. }
+            | RetryState::Alone { lane, .. }
+            | RetryState::Released { lane, .. } => Some(lane),
             _ => None,
         }
     }

@@ -97,6 +97,21 @@ pub enum LedgerInput {
         /// The committed offset: the first unacknowledged one.
         up_to: LaneOffset,
     },
+    /// A due retry enters the retry topic. Not answered.
+    Release {
+        id: EntryId,
+        /// The place in the retry topic.
+        lane: LaneOffset,
+    },
+    /// `commit`: the group committed an offset of its retry topic. Answered by
+    /// `LedgerAnswer::Acknowledged`.
+    RetryCommit {
+        group: GroupId,
+        /// The first unacknowledged place.
+        up_to: LaneOffset,
+    },
+    /// The retry topic of a group was deleted. Not answered.
+    RetryTopicGone { group: GroupId },
     /// A transaction that was to commit `up_to` was aborted: the slot's inflight entries below
     /// return to the queue. Not answered.
     Aborted {
@@ -183,6 +198,8 @@ pub enum LedgerInput {
         group: GroupId,
         /// The record and its failures so far.
         settling: Box<ExhaustedRecord>,
+        /// The delivery, if the record is one of the group's retry topic.
+        lane: Option<LaneOffset>,
         /// Size of the record.
         record_bytes: u64,
     },

@@ -66,7 +66,7 @@ pub use output::{
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,
     ISOLATION_TIMEOUT_MS, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack, OrderMode, Policies,
-    Policy, UNLIMITED, delayed,
+    Policy, RETRY_PARTITIONS, UNLIMITED, delayed,
 };
 pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};
 #[cfg(test)]

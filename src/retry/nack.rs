@@ -9,6 +9,9 @@ use crate::retry::FailureHistory;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
     pub named: NackTarget,
+    /// The first origin of a delivery, if the nack says it. The ledger may have forgotten the
+    /// delivery.
+    pub first: Option<Origin>,
     /// The requested delay.
     pub want: RequestedDelay,
     /// Limit of retries given with this failure; `None`: the limit of the rules.
@@ -29,6 +32,7 @@ impl Nack {
     pub fn of(named: NackTarget) -> Self {
         Self {
             named,
+            first: None,
             want: RequestedDelay::default(),
             max_reconsume_times: None,
             reason: None,
@@ -49,6 +53,8 @@ pub enum NackTarget {
     Nothing,
     /// The origin text does not parse: a bad nack.
     Unreadable,
+    /// An offset of the group's retry topic without a delivery: a bad nack.
+    NoDelivery,
     /// A delivery through another group's retry topic: a bad nack.
     OtherGroup,
 }

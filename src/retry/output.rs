@@ -41,6 +41,8 @@ pub enum LedgerAnswer {
         /// The first unacknowledged offset of the slot.
         position: LaneOffset,
     },
+    /// The number of retries that a commit of the retry topic acknowledged.
+    Acknowledged(usize),
     /// The committed offset lies beyond the last delivery of its slot, or the slot never existed.
     CommitRefused,
     Slot(SlotView),
@@ -154,6 +156,8 @@ pub enum BadNack {
     /// The named delivery went to another group.
     #[error("the record was handed out to another group; only that group can fail it")]
     OtherGroup,
+    #[error("its retry topic has no hand-out at that offset")]
+    NoDelivery,
     /// The delivery is unknown, or was final too long ago.
     #[error("this hand-out is no longer remembered; it was settled or replaced long ago")]
     NotRemembered,

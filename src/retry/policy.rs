@@ -24,6 +24,9 @@ pub const GIVE_UP_AFTER_MS: u64 = 15 * 60 * 1000;
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
 
+/// Partitions of a retry topic that is made here.
+pub const RETRY_PARTITIONS: i32 = 3;
+
 /// No limit: `RocketMQ`'s default for an ordered consumer (`Integer.MAX_VALUE`).
 pub const UNLIMITED: u32 = 0x7fff_ffff;
 
@@ -105,6 +108,8 @@ pub struct Policy {
     pub dead_letters_topic: Option<Arc<str>>,
     /// The group has a retry topic; otherwise none of its records is retried.
     pub lane: bool,
+    /// Partitions of a retry topic that is made here.
+    pub partitions: i32,
     /// Inferred failures are retried in place, even if a member subscribes to the retry topic.
     pub in_place: bool,
     /// The detector infers failures from fetches, commits and lost members.
@@ -153,6 +158,7 @@ impl Default for Policy {
             dead_letters_retention_ms: None,
             dead_letters_topic: None,
             lane: true,
+            partitions: RETRY_PARTITIONS,
             in_place: false,
             inference: true,
             crash_limit: CRASH_LIMIT,

@@ -7,6 +7,7 @@ use crate::engine::{Engine, EngineError, FINAL_ROUND};
 use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalError};
 use crate::model::{MonoMs, WallMs};
 use crate::route::Router;
+use crate::route::topics::retry_topics::TrimMarks;
 use crate::server::disk_room::is_full;
 use crate::server::housekeeping_rate::JournalThrottle;
 use crate::server::source::empty_groups::EmptyGroups;
@@ -96,12 +97,13 @@ impl RoundClock {
 pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThrottle) {
     let mut rounds = RoundClock::new(router.clock.now().mono);
     let mut vacancies = EmptyGroups::default();
+    let mut marks = TrimMarks::default();
     let mut quiet = false;
     let mut clash_told = false;
     loop {
         let now = router.clock.now().mono;
         let due = rounds.next(now, is_full(&journal), journal.stats().disk_full);
-        let (kept, done) = round(&journal, &router, (due, &mut vacancies)).await;
+        let (kept, done) = round(&journal, &router, (due, &mut vacancies, &mut marks)).await;
         if let Err(trouble) = &done
             && !quiet
         {
@@ -133,9 +135,9 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThro
 async fn round(
     journal: &Journal,
     router: &Arc<Router>,
-    (due, vacancies): (DueWork, &mut EmptyGroups),
+    (due, vacancies, marks): (DueWork, &mut EmptyGroups, &mut TrimMarks),
 ) -> (HousekeepingReport, Result<(), RoundError>) {
-    let trimmed = if due.retention { trim(router).await } else { Ok(()) };
+    let trimmed = if due.retention { trim(router, marks).await } else { Ok(()) };
     let forgotten = if due.offsets { forget(router, vacancies) } else { Ok(()) };
     if due.keep {
         let departure_ms = router.clock.departure_ms();
@@ -182,7 +184,15 @@ async fn keep(
 }
 
 /// Deletes segments and records that topics no longer retain.
-async fn trim(router: &Arc<Router>) -> Result<(), RoundError> {
+async fn trim(router: &Arc<Router>, marks: &mut TrimMarks) -> Result<(), RoundError> {
+    let (of, mut taken) = (Arc::clone(router), std::mem::take(marks));
+    let trimmed = tokio::task::spawn_blocking(move || {
+        let trimmed = of.trim_retry_topics(&mut taken);
+        (trimmed, taken)
+    });
+    let (trimmed, taken) = trimmed.await?;
+    *marks = taken;
+    trimmed?;
     let broker = Arc::clone(&router.broker);
     let expired = tokio::task::spawn_blocking(move || broker.expire()).await??;
     if expired.records > 0 {

@@ -88,7 +88,9 @@ pub(super) async fn start_on(
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
     router.find_local_conflicts();
+    router.reopen_retry_topics();
     let driver = guard.thread("retry-engine", move || core.driver.run())?;
+    core.engine.caught_up().await;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (draining, told_to_drain) = watch::channel(false);
     let leaving = leaving(&config, &told_to_drain);

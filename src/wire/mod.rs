@@ -22,6 +22,7 @@ pub mod idempotence;
 pub mod mark;
 pub mod names;
 mod parallel;
+pub mod partitioner;
 mod reader;
 pub mod reassignments;
 pub mod relay;

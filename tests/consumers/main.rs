@@ -41,6 +41,7 @@ mod older;
 #[path = "../upstream/relay.rs"]
 #[expect(dead_code, reason = "others ask who is greeted")]
 mod relay;
+mod retry_topic;
 #[path = "../support/mod.rs"]
 mod support;
 mod watching;

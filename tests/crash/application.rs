@@ -23,9 +23,9 @@ use kafka_protocol::messages::{
     OffsetFetchRequest, ProduceRequest, ProducerId, SyncGroupRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
-use reprise::model::{LANE_BASE, TopicName as Name};
+use reprise::model::TopicName as Name;
 use reprise::wire::assignment::Assignment;
-use reprise::wire::batch::{RecordView, batches, records};
+use reprise::wire::batch::{Batch, RecordView, records};
 
 use crate::ledger::{Item, Ledger, Redelivery, now_ms};
 use crate::wire::{NewRecord, Wire, batch};
@@ -153,6 +153,7 @@ impl Application {
         self.member = request.member_id.to_string();
         let mut assignment = Assignment::empty();
         assignment.append(&Name::new(ORDERS), 0);
+        assignment.append(&Name::new(RETRY), 0);
         let given = SyncGroupRequestAssignment::default()
             .with_member_id(request.member_id.clone())
             .with_assignment(assignment.to_bytes());
@@ -167,9 +168,6 @@ impl Application {
                 .with_assignments(vec![given]),
         )?;
         ok(synced.error_code, "SyncGroup");
-        let assigned = Assignment::parse(&synced.assignment).unwrap();
-        let lane = assigned.partitions.iter().any(|p| p.topic.as_str() == RETRY);
-        assert!(lane, "no lane was assigned: {assigned:?}");
         self.generation = joined.generation_id;
         Ok(())
     }
@@ -211,7 +209,7 @@ impl Application {
         ok(answer.error_code, "OffsetFetch");
         let position = |at: usize| answer.topics[at].partitions[0].committed_offset;
         self.next = (position(0).max(0), position(1));
-        assert!(self.next.1 >= LANE_BASE, "no position in the lane: {:?}", self.next);
+        assert!(self.next.1 >= 0, "no position in the retry topic: {:?}", self.next);
         // The unanswered commit took effect if the group's offset is past it.
         for (item, topic, offset) in std::mem::take(&mut self.in_doubt) {
             if offset < if topic == RETRY { self.next.1 } else { self.next.0 } {
@@ -315,7 +313,8 @@ impl Application {
     /// Handles the records of a fetched partition.
     fn take(&mut self, lane: bool, bytes: Bytes, came_ms: i64) -> Vec<Work> {
         let mut work = Vec::new();
-        for record in read(bytes) {
+        let (records, end) = read(bytes);
+        for record in records {
             let next = if lane { &mut self.next.1 } else { &mut self.next.0 };
             if record.offset < *next {
                 continue;
@@ -334,6 +333,8 @@ impl Application {
             }
             work.push(Work { item, count, place: (topic, record.offset), value });
         }
+        let next = if lane { &mut self.next.1 } else { &mut self.next.0 };
+        *next = end.max(*next);
         work
     }
 
@@ -380,7 +381,7 @@ impl Application {
             let partition = &answer.responses[0].partitions[0];
             ok(partition.error_code, "Fetch of the dead letters");
             let before = next;
-            for record in read(partition.records.clone().unwrap_or_default()) {
+            for record in read(partition.records.clone().unwrap_or_default()).0 {
                 if record.offset >= next {
                     next = record.offset + 1;
                     let value = String::from_utf8(record.value.clone().unwrap().to_vec()).unwrap();
@@ -459,14 +460,18 @@ pub fn fetch_one(topic: &str, index: i32, offset: i64) -> FetchRequest {
     request
 }
 
-fn read(bytes: Bytes) -> Vec<RecordView> {
-    let mut all = Vec::new();
-    for batch in batches(bytes, 16 << 20) {
-        for record in records(&batch.unwrap(), 16 << 20).unwrap() {
+/// The records of an answer, and the offset behind its batches: a batch may be cut to nothing.
+fn read(mut bytes: Bytes) -> (Vec<RecordView>, i64) {
+    let (mut all, mut end) = (Vec::new(), 0);
+    while !bytes.is_empty() {
+        let batch = Batch::parse(&bytes).unwrap();
+        for record in records(&batch, 16 << 20).unwrap() {
             all.push(record.unwrap());
         }
+        end = batch.header.last_offset() + 1;
+        bytes = bytes.slice(batch.bytes.len()..);
     }
-    all
+    (all, end)
 }
 
 fn header(record: &RecordView, name: &str) -> i64 {

@@ -29,6 +29,7 @@ topics:
       # All that was committed is looked for at the end.
       retention_bytes: unlimited
 retry:
+  partitions: 1
   levels: 1ms 2ms 30ms 60ms 120ms
   max_reconsume_times: 3
   # Longer than any pause of a busy machine: a delivery that returns for time takes no late word.

@@ -22,8 +22,11 @@ impl Bounded {
     /// off.
     pub(crate) fn start(settings: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let settings =
-            [&["journal.ephemeral=accept", "topics.retention=unlimited"], settings].concat();
+        let settings = [
+            &["journal.ephemeral=accept", "topics.retention=unlimited", "retry.partitions=1"],
+            settings,
+        ]
+        .concat();
         let sidecar = Sidecar::start(&dir.path().join("data"), &settings);
         Client::connect(sidecar.addr).metadata(9, &[]);
         let before_mib = sidecar.resident_mib();

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use crate::support::batch::unpack;
 use crate::support::{Member, Rec, Server, until};
 use reprise::model::EntryId;
 use serde_json::Value;
@@ -70,7 +71,8 @@ fn state(server: &Server, group: &str, state: &str) -> u64 {
 /// Whether a Fetch of the group's retries brings none.
 fn gets_nothing(member: &mut Member) -> bool {
     let from = member.position();
-    member.fetch_lane(from, 100).records.is_none_or(|records| records.is_empty())
+    let records = member.fetch_lane(from, 100).records;
+    records.is_none_or(|records| unpack(&records).is_empty())
 }
 
 #[test]
@@ -82,7 +84,8 @@ fn a_moved_backlog_keeps_its_counts_and_is_delivered_once() {
     member.client.nack("shop", &origin, Rec::odd().header("x-retry-reason", "no stock"));
     let first = member.retry_once();
     let again = format!("reprise.retry.shop-0@{}", first.offset);
-    member.client.nack("shop", &again, Rec::odd().header("x-retry-reason", "still none"));
+    let waits = Rec::odd().header("x-retry-reason", "still none");
+    member.client.nack("shop", &again, waits.header("x-retry-delay-ms", "1000"));
     member.leave();
     // A group without members: a parked retry, and a record that never was in a topic.
     source.client().nack("lonely", "orders-0@5", Rec::new("parked"));
@@ -217,14 +220,14 @@ fn open_retries_stay_and_are_reported_during_an_export() {
     member.client.nack("shop", "orders-0@7", Rec::new("x").header("x-retry-delay-ms", "3600000"));
     let said = files.take(&source);
     assert!(said.contains("1 set aside") && said.contains("2 handed out"), "{said}");
-    member.leave();
-    until("they are back in the queue", || state(&source, "shop", "inflight") == 0);
+    let from = member.position();
+    member.done(from + 2);
     std::fs::remove_file(files.pending()).unwrap();
     let said = files.take(&source);
-    assert!(said.contains("2 set aside") && said.contains("3 written"), "{said}");
+    assert!(said.contains("1 written"), "{said}");
     let times: Vec<Value> =
         lines(files.pending())[1..].iter().map(|line| line["reconsume_times"].clone()).collect();
-    assert_eq!(times, [1, 1, 1], "nobody is charged for the move");
+    assert_eq!(times, [1], "nobody is charged for the move");
 }
 
 #[test]

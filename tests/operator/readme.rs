@@ -149,7 +149,8 @@ async fn every_command_it_shows_works() {
 async fn cluster(dir: &Path) -> Server {
     let text = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: off }}\n\
-         data_dir: {}\njournal: {{ ephemeral: accept }}\n",
+         data_dir: {}\njournal: {{ ephemeral: accept }}\n\
+         retry: {{ delivery: off }}\n",
         dir.join("cluster").display()
     );
     Server::start(Config::parse("test", &text, &[], &[]).unwrap().config).await.unwrap()

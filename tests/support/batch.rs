@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use reprise::wire::batch::{Codec, batches, crc_of, records};
+use reprise::wire::batch::{Batch, Codec, crc_of, records};
 
 /// The default time of a record, Unix ms.
 pub const TIME_MS: i64 = 1_700_000_000_000;
@@ -226,11 +226,15 @@ impl Got {
     }
 }
 
-/// Every record of a Fetch answer; each batch must be whole, with a valid CRC.
+/// Every record of a Fetch answer; each batch must be whole, with a valid CRC. A batch without the
+/// cut records may be empty.
 pub fn unpack(answer: &Bytes) -> Vec<Got> {
-    let mut out = Vec::new();
-    for batch in batches(answer.clone(), usize::MAX) {
-        for record in records(&batch.unwrap(), usize::MAX).unwrap() {
+    let (mut out, mut rest) = (Vec::new(), answer.clone());
+    while !rest.is_empty() {
+        let batch = Batch::parse(&rest).unwrap();
+        batch.check_crc().unwrap();
+        rest = rest.slice(batch.bytes.len()..);
+        for record in records(&batch, usize::MAX).unwrap() {
             let record = record.unwrap();
             let headers = record.headers.iter().map(|header| (header.key, header.value));
             out.push(Got {

@@ -337,6 +337,12 @@ impl Server {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
     }
 
+    /// Failed records of a group that are not final, as the admin port lists them.
+    pub fn pending(&self, group: &str) -> Vec<serde_json::Value> {
+        let listed = self.json(&format!("/api/v1/retries?group={group}&limit=1000"));
+        listed["items"].as_array().unwrap().clone()
+    }
+
     /// POST on the admin port: status and JSON body.
     pub fn post(&self, path: &str, body: &str) -> (u16, serde_json::Value) {
         let mut stream = self.posting(path, body);
@@ -391,6 +397,11 @@ fn prepare(yaml: &str) -> (TempDir, Config) {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::parse("test", yaml, &[], &[]).unwrap().config;
     config.data_dir = dir.path().join("data").display().to_string();
+    // A test that says nothing of partitions reads all retries in partition 0.
+    let rules = config.groups.iter_mut().map(|rule| &mut rule.retry);
+    for retry in rules.chain([&mut config.retry]).filter(|retry| retry.partitions == 3) {
+        retry.partitions = 1;
+    }
     config.membership.session_timeout_min = Duration::from_millis(100);
     config.listen[0].address.port = 0;
     config.admin.address.as_mut().unwrap().port = 0;

@@ -87,7 +87,7 @@ fn take(args: &ExportArgs) -> Result<bool, CommandFailure> {
     }
     if inflight > 0 {
         complain(&format!(
-            "{inflight} handed out and left to their members: stop the consumers, then run this \
+            "{inflight} handed out and left to their members: wait for their end, then run this \
              once more"
         ));
     }

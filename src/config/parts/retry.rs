@@ -12,7 +12,7 @@ use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, GIVE_UP_AFTER_MS,
     IN_PLACE_LIMIT, ISOLATION_TIMEOUT_MS, LevelTable, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS,
-    OnSeekBack, OrderMode, Policy, UNLIMITED,
+    OnSeekBack, OrderMode, Policy, RETRY_PARTITIONS, UNLIMITED,
 };
 
 /// The longest retention of dead letters: ten years.
@@ -111,6 +111,8 @@ pub struct Retry {
     pub rate: Option<u32>,
     /// The way in which retries are delivered.
     pub delivery: RetryDelivery,
+    /// Partitions of a retry topic that is made here.
+    pub partitions: i32,
     /// Time after which a delivery times out.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
@@ -145,6 +147,7 @@ impl Default for Retry {
             max_elapsed: None,
             rate: None,
             delivery: RetryDelivery::Auto,
+            partitions: RETRY_PARTITIONS,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
             crash_limit: CRASH_LIMIT,
             isolation_timeout: Duration::from_millis(ISOLATION_TIMEOUT_MS),
@@ -180,6 +183,7 @@ impl Retry {
             ("off", RetryDelivery::Off),
         ];
         s.take("delivery", &mut retry.delivery, choice(&ways));
+        s.take("partitions", &mut retry.partitions, int(1..=1_000));
         s.take("consume_timeout", &mut retry.consume_timeout, duration(SECOND..=HOUR * 24));
         retry.read_inference(s);
         retry.read_order(s.section("order"));

@@ -18,6 +18,7 @@ mod operate;
 mod page_due;
 mod read;
 mod reload;
+mod retry_topic;
 mod settle;
 mod take;
 

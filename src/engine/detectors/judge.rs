@@ -32,6 +32,8 @@ pub(in crate::engine) struct JudgedNacks {
     pub(in crate::engine) charged: Vec<TopicName>,
     /// Partitions of the records that wait.
     waiting: BTreeSet<TopicPartition>,
+    /// The retry topic of the group, if it is a topic of the cluster.
+    retry_topic: Option<TopicName>,
     /// Failures that become entries.
     pub(in crate::engine) failures: Vec<GroupObservation>,
     /// The records of the detector, for the same group of the log.
@@ -57,14 +59,21 @@ impl Driver {
             }
             self.detectors.of(group, self.ledger.policy(group));
         }
+        let policy = self.ledger.policy(group);
+        let is_lane = |nack: &Nack| matches!(nack.named, NackTarget::Lane(_));
+        if policy.inference && self.mover.has_topic(group) && nacks.iter().any(is_lane) {
+            // The deliveries are skipped from now on, also before any Fetch.
+            self.detectors.of(group, policy);
+        }
         let Some(of) = self.detectors.find(group) else {
             let leaves = vec![true; nacks.len()];
             return Ok(JudgedNacks { nacks, records, leaves, ..JudgedNacks::default() });
         };
         let ladder = |nack| if keeps_order { self.ladder_in_place(group, nack) } else { None };
         let ladders: Vec<_> = nacks.iter().map(ladder).collect();
+        let retry_topic = self.mover.has_topic(group).then(|| self.render.retry_topic(group));
         let judged = self.change((group, &of), |detector, now| {
-            let mut judged = JudgedNacks::default();
+            let mut judged = JudgedNacks { retry_topic, ..JudgedNacks::default() };
             for ((nack, record), ladder) in nacks.into_iter().zip(records).zip(ladders) {
                 judged.add(detector, now, (nack, record), ladder);
             }
@@ -176,9 +185,19 @@ impl JudgedNacks {
             }
             NackTarget::Lane(lane) => {
                 nack.carried.spared = detector.is_paused();
-                Some(GroupObservation::LaneFailed { lane: *lane })
+                Some(match &self.retry_topic {
+                    Some(topic) => {
+                        let (topic, partition) = (topic.clone(), i32::from(lane.slot.0));
+                        let partition = TopicPartition { topic, partition };
+                        GroupObservation::RetryNacked { partition, offset: lane.offset() }
+                    }
+                    None => GroupObservation::LaneFailed { lane: *lane },
+                })
             }
-            NackTarget::Nothing | NackTarget::Unreadable | NackTarget::OtherGroup => None,
+            NackTarget::Nothing
+            | NackTarget::Unreadable
+            | NackTarget::NoDelivery
+            | NackTarget::OtherGroup => None,
         };
         self.failures.extend(failure);
         self.leaves.push(true);

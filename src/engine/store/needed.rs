@@ -49,6 +49,7 @@ impl Refs {
             RetryState::Waiting { .. }
             | RetryState::Inflight { .. }
             | RetryState::Alone { .. }
+            | RetryState::Released { .. }
             | RetryState::Held { .. }
             | RetryState::Exported { .. }
             | RetryState::Discarding { .. } => true,

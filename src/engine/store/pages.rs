@@ -1,5 +1,6 @@
 //! The driver's reads beside the ledger: entries with the place of their bytes, pages, groups.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::engine::store::Store;
@@ -129,6 +130,25 @@ impl Store {
         (found, ids.last().copied())
     }
 
+    /// Deliveries from `from` to `to` that their entries have left by a failure.
+    pub(in crate::engine) fn failed_deliveries(
+        &self,
+        group: &GroupId,
+        (from, to): (LaneOffset, LaneOffset),
+    ) -> Vec<LaneOffset> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let of = |lane| RowKey::of_group(key::LANE, number).lane(lane);
+        let ids = self.ids(&of(from), &of(to), usize::MAX);
+        let mut failed = BTreeSet::new();
+        for entry in ids.into_iter().filter_map(|id| self.get(id)) {
+            let is_over = entry.state.kind() == StateKind::Committed;
+            let current = entry.inflight().or(entry.lanes.last().copied().filter(|_| is_over));
+            let within = entry.lanes.iter().filter(|lane| (from..to).contains(lane));
+            failed.extend(within.copied().filter(|lane| Some(*lane) != current));
+        }
+        failed.into_iter().collect()
+    }
+
     /// Time of the oldest delivery of a group that is not settled. Only the first of each slot is
     /// read, because a slot delivers in order.
     pub(in crate::engine) fn oldest_out(&self, group: &GroupId) -> Option<WallMs> {
@@ -137,7 +157,9 @@ impl Store {
             let at = LaneOffset { slot: slot.slot, sequence: 0 };
             let id = self.inflight(group, at, 1).pop()?;
             match self.get(id)?.state {
-                RetryState::Inflight { since, .. } | RetryState::Alone { since, .. } => Some(since),
+                RetryState::Inflight { since, .. }
+                | RetryState::Alone { since, .. }
+                | RetryState::Released { since, .. } => Some(since),
                 _ => None,
             }
         });

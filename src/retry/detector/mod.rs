@@ -311,6 +311,10 @@ impl Detector {
             GroupObservation::Nacked { partition, offset } => {
                 self.on_nacked(now, &partition, offset);
             }
+            GroupObservation::RetryNacked { partition, offset } => {
+                self.on_nacked(now, &partition, offset);
+                self.settled_before(&partition, [offset]);
+            }
             GroupObservation::Read { partition, offset, done } => {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
                 match known {

@@ -110,6 +110,13 @@ pub enum GroupObservation {
         partition: TopicPartition,
         offset: i64,
     },
+    /// `commit-nack`, `produced-nack`: a delivery of the retry topic was nacked. A commit must pass
+    /// it before it is delivered again.
+    RetryNacked {
+        /// A partition of the retry topic.
+        partition: TopicPartition,
+        offset: i64,
+    },
     /// The sidecar answered a Fetch of the retry topic.
     LaneGiven(LaneGiven),
     /// Deliveries of a retry partition were acknowledged, or are back in the queue.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::model::{Moment, TopicPartition};
 use crate::retry::FailureHistory;
-use crate::retry::detector::Detector;
+use crate::retry::detector::{Detector, DetectorOutput};
 
 /// Nacked records of a window that are remembered; the lowest go first.
 pub const NACKED_MAX: usize = 4_096;
@@ -45,6 +45,22 @@ impl Detector {
         for offset in &window.nacked {
             window.suspects.remove(offset);
         }
+    }
+
+    /// Deliveries of the retry topic that were nacked: they are skipped until a commit passes them.
+    /// The ledger remembers them, so they are not journalled here.
+    pub fn settled_before(&mut self, of: &TopicPartition, offsets: impl IntoIterator<Item = i64>) {
+        let window = self.windows.entry(of.clone()).or_default();
+        let committed = window.committed.unwrap_or(0);
+        let open = offsets.into_iter().filter(|offset| committed <= *offset);
+        window.skipped.extend(open);
+        while window.skipped.len() > NACKED_MAX {
+            window.skipped.pop_first();
+        }
+        if window.is_troubled() {
+            self.troubled.insert(of.clone());
+        }
+        self.push(DetectorOutput::Wake);
     }
 
     /// A record has a durable entry now: the detector never counts failures against it.

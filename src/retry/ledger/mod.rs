@@ -15,6 +15,7 @@ mod nack;
 mod operate;
 mod origin_commit;
 mod reads;
+mod release;
 mod reschedule;
 mod settle;
 mod take;
@@ -136,6 +137,9 @@ impl<S: Entries> Ledger<S> {
             }
             LedgerInput::Joined { group, lane } => self.on_joined(&group, lane),
             LedgerInput::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
+            LedgerInput::Release { id, lane } => self.on_release(id, lane),
+            LedgerInput::RetryCommit { group, up_to } => self.on_retry_commit(&group, up_to),
+            LedgerInput::RetryTopicGone { group } => self.on_retry_topic_gone(&group),
             LedgerInput::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             LedgerInput::Damaged { id, why } => self.on_damaged(id, &why),
             LedgerInput::TopicGone { topic } => self.on_topic_gone(&topic),
@@ -152,8 +156,8 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             LedgerInput::Export { step, ids } => self.on_export(step, &ids),
             LedgerInput::Import { group, imports } => self.on_import(&group, imports),
-            LedgerInput::Settle { group, settling, record_bytes } => {
-                self.on_settle(&group, &settling, record_bytes);
+            LedgerInput::Settle { group, settling, lane, record_bytes } => {
+                self.on_settle(&group, (&settling, lane), record_bytes);
             }
             LedgerInput::Delay { topic, partition, records } => {
                 self.on_delay(&topic, partition, &records);

@@ -21,7 +21,7 @@ pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
         is_retried,
         window: WindowRecord::default(),
     });
-    let input = LedgerInput::Settle { group: shop(), settling, record_bytes: 100 };
+    let input = LedgerInput::Settle { group: shop(), settling, lane: None, record_bytes: 100 };
     match rig.send(input) {
         Some(LedgerAnswer::Nacked(outcomes)) => outcomes[0],
         other => panic!("{other:?}"),
@@ -109,7 +109,7 @@ fn lost_once(rig: &mut Rig) {
         is_retried: true,
         window: WindowRecord::default(),
     });
-    rig.send(LedgerInput::Settle { group: shop(), settling, record_bytes: 100 });
+    rig.send(LedgerInput::Settle { group: shop(), settling, lane: None, record_bytes: 100 });
 }
 
 /// The application's nack confirms the inferred failure, without a second charge.

@@ -86,6 +86,9 @@ impl Router {
             return told.map_or_else(|| self.ceiling(), |bytes| self.with_headers(bytes));
         }
         match self.place(topic) {
+            Some(TopicKind::Local(_)) if self.group_served_here(topic).is_some() => {
+                self.with_headers(self.local_bytes_max())
+            }
             Some(TopicKind::Local(topic)) => self.with_headers(topic.settings.max_message_bytes),
             // A retry keeps the size of its record, which its own topic accepted.
             Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) if self.upstream.is_some() => {

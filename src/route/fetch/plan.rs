@@ -91,6 +91,11 @@ fn plan_topic<'a>(
         }),
         Err(error) => Err(code::of_broker(&error)),
     };
+    if let Ok(TopicKind::Local(topic)) = &place
+        && let Some(group) = router.group_served_here(&topic.name)
+    {
+        router.engine.reads_retries(&group, router.clock.now().mono);
+    }
     let partitions = asked
         .partitions
         .iter()

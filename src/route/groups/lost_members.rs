@@ -30,7 +30,7 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
             GroupEvent::MemberGone { group, member, member_id, cause } => {
                 tracing::info!(%group, %member, ?cause, "a member is gone");
                 router.lost(&group, &member, Some(&member_id), false);
-                router.engine.leave(&group, member);
+                router.ended(&group, member);
             }
             GroupEvent::Rebalanced { group, generation } => {
                 tracing::debug!(%group, generation, "a group has rebalanced");
@@ -66,12 +66,17 @@ impl Router {
         if !self.has_lane(group) {
             return Some(NoTaker::NoLane);
         }
+        if self.upstream.is_none() {
+            return match self.live_members(group) {
+                _ if self.is_retry_read(group) => None,
+                0 => Some(NoTaker::NoMember),
+                _ => Some(NoTaker::NotSubscribed),
+            };
+        }
         if known.is_some_and(|known| self.has_taker(known)) {
             return None;
         }
-        let is_clustered = self.upstream.is_some();
         Some(match self.live_members(group) {
-            0 if !is_clustered => NoTaker::NoMember,
             0 if self.members.seen(group, self.clock.now().mono).is_empty() => NoTaker::NotHere,
             0 => NoTaker::Silent,
             _ => NoTaker::NotSubscribed,
@@ -85,15 +90,53 @@ impl Router {
     /// to nothing else. The topics are unknown with a manual assignment, with a pattern, or where
     /// the member is connected elsewhere. A wrong guess would park records for ever.
     pub fn has_taker(&self, known: &GroupSummary) -> bool {
-        !self.takers(known).is_empty()
+        match self.upstream {
+            Some(_) => !self.takers(known).is_empty(),
+            None => self.is_retry_read(&known.group),
+        }
+    }
+
+    /// Whether a member subscribes to the group's retry topic, or fetched it lately.
+    fn is_retry_read(&self, group: &GroupId) -> bool {
+        let retry = self.names.retry_topic(group);
+        let subscriptions = self.subscriptions(group);
+        subscriptions.iter().any(|topics| topics.contains(&retry))
+            || self.engine.has_retry_reader(group, self.clock.now().mono)
+    }
+
+    /// The retries that a member of this node's group had are another one's.
+    fn ended(&self, group: &GroupId, member: MemberId) {
+        if self.upstream.is_some() {
+            self.engine.leave(group, member);
+        } else {
+            self.reader_left(group);
+        }
+    }
+
+    /// A member has left: without another subscriber nobody reads the retry topic. A reader without
+    /// a group shows with its next Fetch.
+    fn reader_left(&self, group: &GroupId) {
+        let retry = self.names.retry_topic(group);
+        if !self.subscriptions(group).iter().any(|topics| topics.contains(&retry)) {
+            self.engine.no_retry_reader(group);
+        }
+    }
+
+    /// The number of members that receive retries of the group.
+    pub fn count_takers(&self, known: &GroupSummary) -> usize {
+        if self.upstream.is_some() {
+            return self.takers(known).len();
+        }
+        let retry = self.names.retry_topic(&known.group);
+        self.subscriptions(&known.group).iter().filter(|topics| topics.contains(&retry)).count()
     }
 
     /// The live members that receive retries of the group.
-    pub fn takers<'a>(&self, known: &'a GroupSummary) -> BTreeSet<&'a MemberId> {
-        let (now, is_clustered) = (self.clock.now().mono, self.upstream.is_some());
+    fn takers<'a>(&self, known: &'a GroupSummary) -> BTreeSet<&'a MemberId> {
+        let now = self.clock.now().mono;
         let is_live = |member: &MemberId| self.members.is_live(&known.group, member, now);
         let members = known.slots.iter().filter_map(|slot| slot.member.as_ref());
-        members.filter(|member| !is_clustered || is_live(member)).collect()
+        members.filter(|member| is_live(member)).collect()
     }
 
     /// The number of members that are not silent; in front of a cluster, those connected here.
@@ -114,7 +157,7 @@ impl Router {
         member_id: Option<&MemberId>,
     ) {
         self.lost(group, key, member_id, true);
-        self.engine.leave(group, key.clone());
+        self.ended(group, key.clone());
     }
 
     /// Called when a member of a cluster group receives its assignment. Silent members of the group

@@ -80,7 +80,7 @@ impl Router {
     pub(in crate::route) fn listed(&self) -> BTreeSet<TopicName> {
         let local = self.broker.topics.list();
         let mut names: BTreeSet<_> = local.iter().map(|topic| topic.name.clone()).collect();
-        names.extend(self.names.listed());
+        names.extend(self.names.listed().into_iter().filter(|name| self.place(name).is_some()));
         names
     }
 }

@@ -148,6 +148,9 @@ fn local_without_lane(
     group: &GroupId,
     assignments: Vec<(MemberId, Bytes)>,
 ) -> Vec<(MemberId, Bytes)> {
+    if !router.has_lane_by_member(group) {
+        return assignments;
+    }
     let seen = router.broker.groups.describe(group);
     let protocol = seen.and_then(|seen| seen.protocol).unwrap_or_default();
     let subscription = |member: &MemberId| router.broker.groups.subscription(group, member);
@@ -194,6 +197,9 @@ async fn with_lane(
     given: &Bytes,
 ) -> Result<Bytes, EngineError> {
     let retry = router.names.retry_topic(group);
+    if router.upstream.is_none() {
+        return Ok(given.clone());
+    }
     if !router.has_lane(group) || !retry_members::subscribes(&member.metadata, &retry) {
         // A static member may be redeployed without the retry topic: its retries return to the
         // group's queue.

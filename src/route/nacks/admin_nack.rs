@@ -127,6 +127,7 @@ impl Router {
         let record_bytes = u64::try_from(stored.len()).unwrap_or(u64::MAX);
         let nack = Nack {
             named,
+            first: None,
             want,
             max_reconsume_times: None,
             reason,
@@ -152,7 +153,7 @@ impl Router {
                 return Err(match (why, unread) {
                     (BadNack::BytesGone, Some(why)) => PostRefusal::Unread { record, why },
                     (BadNack::BytesGone, None) => PostRefusal::NoRecord(record),
-                    (BadNack::Unreadable, _) => PostRefusal::NoHandOut(record.topic, record.offset),
+                    (BadNack::NoDelivery, _) => PostRefusal::NoHandOut(record.topic, record.offset),
                     (why, _) => PostRefusal::Bad(record, why),
                 });
             }

@@ -17,6 +17,7 @@ use crate::broker::offsets::CommittedOffset;
 use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
+use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::{UniqueNames, once};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -140,17 +141,24 @@ async fn find(
     };
     let mut topics = Vec::with_capacity(asked.len());
     for (topic, partitions) in asked {
-        let of_lane = router.names.group_of_retry(&topic);
+        let retry_owner = router.names.group_of_retry(&topic);
+        let of_lane = retry_owner.as_ref().filter(|_| router.upstream.is_some());
+        let is_own_retry = retry_owner.as_ref() == Some(group);
         let mut found = Vec::with_capacity(partitions.len());
         for partition in partitions {
-            found.push(match &of_lane {
+            found.push(match of_lane {
                 Some(owner) if owner == group => {
                     lane_position(router, conn, group, member.as_ref(), partition).await
                 }
                 // Another group's retry topic is read as a snapshot, from its start.
                 Some(_) => at(partition, 0),
                 None => {
-                    committed(partition, router.broker.offsets.committed(group, &topic, partition))
+                    let known = router.broker.offsets.committed(group, &topic, partition);
+                    let mut found = committed(partition, known);
+                    if is_own_retry {
+                        first_unread(router, &topic, &mut found);
+                    }
+                    found
                 }
             });
         }
@@ -346,6 +354,17 @@ async fn lane_position(
         Err(_) => (-1, ResponseError::CoordinatorNotAvailable.code()),
     };
     FoundOffset { partition, offset, leader_epoch: -1, metadata: String::new(), error }
+}
+
+/// A retry topic without a committed offset begins at its start: `auto.offset.reset=latest` would
+/// skip its retries. The same holds for an offset outside its log.
+fn first_unread(router: &Router, topic: &TopicName, found: &mut FoundOffset) {
+    let Some(TopicKind::Local(topic)) = router.place(topic) else { return };
+    let Some(partition) = topic.partition(found.partition) else { return };
+    let bounds = router.broker.bounds(partition);
+    if !(bounds.start..=bounds.next).contains(&found.offset) {
+        found.offset = bounds.start;
+    }
 }
 
 fn at(partition: i32, offset: i64) -> FoundOffset {

@@ -192,7 +192,7 @@ fn find(
 ) -> Result<(TopicName, TopicKind), (ResponseError, String)> {
     let of_broker = |error: BrokerError| (code::of_broker(&error), error.to_string());
     let name = router.named(&topic_of(&asked.name), asked.topic_id).map_err(of_broker)?;
-    let place = router.place_for(conn, &name).map_err(|error| match error {
+    let place = router.target_for(conn, &name).map_err(|error| match error {
         ResponseError::TopicAuthorizationFailed => {
             (error, "a nack needs READ on its group".to_owned())
         }
@@ -218,7 +218,9 @@ fn one<'a>(
         TopicKind::Retry(_) | TopicKind::DeadLetters(_) if within.is_some() => {
             done(ProduceOutcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL))
         }
-        TopicKind::Retry(group) if data.index == 0 => nack::begin(router, from, group, records),
+        TopicKind::Retry(group) if (0..router.retry_partitions(group)).contains(&data.index) => {
+            nack::begin(router, from, group, records)
+        }
         TopicKind::Local(topic) => {
             local::begin(router, topic, data.index, records, (from.version, within))
         }

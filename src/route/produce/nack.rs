@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::{OffsetOutcome, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
-use crate::model::{GroupId, LaneOffset, Origin};
+use crate::model::{GroupId, Origin};
 use crate::retry::{self, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay};
 use crate::route::clients::conn::Conn;
 use crate::route::nacks::nack_batches::word_of;
@@ -47,7 +47,10 @@ pub(super) fn begin<'a>(
     let group = group.clone();
     Box::pin(async move {
         match sent.await {
-            Ok(_) => ProduceOutcome::taken(0, 0),
+            Ok(_) => {
+                router.place_or_make(&router.names.retry_topic(&group));
+                ProduceOutcome::taken(0, 0)
+            }
             Err(error) => {
                 router.nack_refused(&group, word_of(&error), &error);
                 refused(&error)
@@ -166,9 +169,11 @@ fn nack(
         NackTarget::Origin(origin) => router.committed(group, origin),
         _ => None,
     };
+    let first = asked.first.filter(|_| router.upstream.is_none() && !asked.by_reference);
     Ok(NackRequest {
         nack: Nack {
             named,
+            first,
             want: RequestedDelay { level: asked.level, delay_ms: asked.delay_ms },
             max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,
@@ -205,7 +210,8 @@ pub(in crate::route) fn name(router: &Router, group: &GroupId, origin: Origin) -
         None => NackTarget::Origin(origin),
         Some(owner) if owner != *group => NackTarget::OtherGroup,
         Some(_) => {
-            LaneOffset::from_kafka(origin.offset).map_or(NackTarget::Unreadable, NackTarget::Lane)
+            let delivery = router.delivery_at(&origin.topic, origin.partition, origin.offset);
+            delivery.map_or(NackTarget::NoDelivery, NackTarget::Lane)
         }
     }
 }

@@ -74,6 +74,7 @@ async fn grow(
         return Ok(());
     }
     let seq = router.broker.topics.grow(&name, asked.count, false)?;
+    router.retry_topic_changed(&name);
     router.broker.durable(seq).await?;
     tracing::info!(topic = %name, partitions = asked.count, "topic has more partitions");
     Ok(())

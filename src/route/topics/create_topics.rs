@@ -109,6 +109,7 @@ async fn create(
         return Ok(CreatedTopic { id: Uuid::nil(), partitions: spec.partitions, settings });
     }
     let (topic, seq) = router.broker.topics.create(&spec, Uuid::new_v4())?;
+    router.retry_topic_changed(&spec.name);
     router.broker.durable(seq).await?;
     tracing::info!(topic = %spec.name, partitions = spec.partitions, "topic created");
     Ok(CreatedTopic { id: topic.id, partitions: spec.partitions, settings: topic.settings.clone() })
@@ -125,6 +126,7 @@ fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
         Some(TopicKind::Retry(_)) => Some(served("retry")),
         Some(TopicKind::DeadLetters(_)) => Some(served("dead-letter")),
         Some(TopicKind::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),
+        None if router.group_served_here(name).is_some() => None,
         None => group.is_some().then(|| BrokerError::InvalidTopic {
             name: name.to_string(),
             why: "names of this form are retry topics, and this group has none (retry.delivery: \

@@ -99,6 +99,7 @@ async fn delete(
             let seq = router.broker.delete_topic(&name)?;
             // Called before the first await, since the client may close the connection meanwhile.
             let gone = router.is_gone(&name);
+            router.retry_topic_changed(&name);
             router.broker.durable(seq).await?;
             router.learn_conflict(&name, false);
             gone.await;

@@ -110,7 +110,7 @@ fn describe(
 ) -> (DescribeTopicPartitionsResponseTopic, Option<i32>) {
     let mut topic = DescribeTopicPartitionsResponseTopic::default();
     topic.name = Some(wire_topic(name));
-    let Some(place) = router.place(name) else {
+    let Some(place) = router.place_or_make(name) else {
         topic.error_code = ResponseError::UnknownTopicOrPartition.code();
         return (topic, None);
     };

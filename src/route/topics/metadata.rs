@@ -228,7 +228,12 @@ fn all(router: &Router) -> Vec<MetadataResponseTopic> {
     router
         .listed()
         .into_iter()
-        .filter_map(|name| router.place(&name).map(|place| found(router, &name, &place)))
+        .filter_map(|name| {
+            let mut topic = found(router, &name, &router.place(&name)?);
+            // Clients that subscribe by a pattern leave internal topics out.
+            topic.is_internal = router.names.is_ours(&name);
+            Some(topic)
+        })
         .collect()
 }
 
@@ -243,7 +248,7 @@ async fn one(
         Ok(name) => name,
         Err(error) => return missing(None, id, &error),
     };
-    if let Some(place) = router.place(&resolved) {
+    if let Some(place) = router.place_or_make(&resolved) {
         let mut topic = found(router, &resolved, &place);
         // A client that requests the RocketMQ spelling expects it in the answer.
         if let Some(asked) = name {

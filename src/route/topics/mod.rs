@@ -8,5 +8,6 @@ pub(super) mod describe_topic_partitions;
 pub(super) mod metadata;
 mod name_conflict;
 pub mod reserved_names;
+pub mod retry_topics;
 pub mod topic_ids;
 pub(super) mod topic_kind;

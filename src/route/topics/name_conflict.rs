@@ -102,7 +102,10 @@ impl Router {
     /// Whether the sidecar serves the name unless it is in conflict.
     fn would_serve(&self, name: &TopicName) -> bool {
         match self.names.spelled(name) {
-            Some((SidecarTopic::Retry(_), group)) => self.lane_is_on(&group),
+            // A topic of this node by that name is the retry topic.
+            Some((SidecarTopic::Retry(_), group)) => {
+                self.upstream.is_some() && self.lane_is_on(&group)
+            }
             Some((SidecarTopic::Dlq(_), _)) => true,
             None => false,
         }

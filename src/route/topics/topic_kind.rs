@@ -28,7 +28,13 @@ impl Router {
     /// The topic kind of a name; `None`: the topic does not exist.
     pub(in crate::route) fn place(&self, name: &TopicName) -> Option<TopicKind> {
         if let Some(group) = self.names.group_of_retry(name) {
-            return self.has_lane(&group).then_some(TopicKind::Retry(group));
+            if !self.has_lane(&group) {
+                return None;
+            }
+            return match self.upstream {
+                Some(_) => Some(TopicKind::Retry(group)),
+                None => self.broker.topics.find(name).map(TopicKind::Local),
+            };
         }
         if self.names.is_dead_letters(name) {
             let id = self.names.topic_id(name);
@@ -88,6 +94,31 @@ impl Router {
         }
         self.list_node(conn);
         self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
+    }
+
+    /// [`Router::place_for`] for a producer: its records to a retry topic are nacks.
+    pub(in crate::route) fn target_for(
+        &self,
+        conn: &Conn,
+        name: &TopicName,
+    ) -> Result<TopicKind, ResponseError> {
+        match self.group_served_here(name) {
+            Some(group) => Ok(TopicKind::Retry(group)),
+            None => self.place_for(conn, name),
+        }
+    }
+
+    /// Whether each member of the group reads a private partition of its retry topic.
+    pub(in crate::route) fn has_lane_by_member(&self, group: &GroupId) -> bool {
+        self.upstream.is_some() && self.has_lane(group)
+    }
+
+    /// A topic that no detector watches.
+    pub(in crate::route) fn is_unwatched(&self, name: &TopicName) -> bool {
+        match self.upstream {
+            Some(_) => self.names.is_ours(name),
+            None => self.names.is_dead_letters(name),
+        }
     }
 
     /// Whether the group has a retry topic: `retry.delivery` is not off, and its name is free.

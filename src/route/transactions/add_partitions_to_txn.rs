@@ -56,7 +56,7 @@ fn parts(
     asked: &AddPartitionsToTxnTopic,
 ) -> Vec<Result<TransactionPartition, ResponseError>> {
     let name = topic_of(&asked.name);
-    let place = router.place_for(conn, &name);
+    let place = router.target_for(conn, &name);
     let one = |index: &i32| match &place {
         Ok(TopicKind::Local(topic)) => {
             let partition = topic.partition(*index);

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::{DeadLetter, Letters};
-use crate::server::source::partitioner;
 use crate::wire::batch::RawRecord;
+use crate::wire::partitioner;
 
 /// Dead letters from the cursor on.
 #[derive(Debug)]

@@ -11,7 +11,6 @@ mod group_members;
 pub(super) mod job_runner;
 mod journal_state;
 mod operator_actions;
-pub(super) mod partitioner;
 mod record_history;
 mod redrive_receivers;
 mod retry_list;
@@ -36,7 +35,7 @@ use crate::engine::{
     self, AuditRecord, EngineError, HistoryQuery, Job, JobChange, JobError, JobTerms, Operator,
 };
 use crate::group::member_key;
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
+use crate::model::{EntryId, GroupId, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::{ExportStep, StateKind};
 use crate::route::groups::unlike_readers::list_readers;
@@ -135,7 +134,7 @@ impl Source for AdminSource {
         record: &Origin,
     ) -> Result<RecordHistory, Unavailable> {
         let group = group.map(GroupId::new);
-        let lane = LaneOffset::from_kafka(record.offset);
+        let lane = self.router.delivery_at(&record.topic, record.partition, record.offset);
         let sought = match (self.router.names.group_of_retry(&record.topic), lane) {
             (Some(owner), Some(lane)) => HistoryQuery::HandOut(owner, lane),
             _ => HistoryQuery::Origin(group, record.clone()),

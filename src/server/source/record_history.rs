@@ -74,6 +74,11 @@ fn state(router: &Router, entry: &Entry) -> String {
         RetryState::Inflight { lane, .. } => {
             format!("attempt {} as {}", entry.attempt(), hand_out(router, entry, lane))
         }
+        RetryState::Released { lane, .. } => {
+            let topic = router.names.retry_topic(&entry.group);
+            let at = format!("{topic}-{}@{}", lane.slot.0, lane.offset());
+            format!("attempt {} as {at}", entry.attempt())
+        }
         RetryState::Alone { lane, .. } => {
             format!("attempt {}, alone, as {}", entry.attempt(), hand_out(router, entry, lane))
         }

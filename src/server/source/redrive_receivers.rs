@@ -23,12 +23,13 @@ impl AdminSource {
     ) -> Result<String, String> {
         let topic = self.router.names.retry_topic(group);
         let Some(why) = self.router.no_taker(group, known) else {
-            return Ok(match known.map_or(0, |known| self.router.takers(known).len()) {
+            return Ok(match known.map_or(0, |known| self.router.count_takers(known)) {
                 1 => format!("1 member reads {topic} now"),
                 n => format!("{n} members read {topic} now"),
             });
         };
-        let has_read = known.is_some_and(|known| !known.slots.is_empty());
+        let has_read = known.is_some_and(|known| !known.slots.is_empty())
+            || self.router.broker.topics.find(&topic).is_some();
         match why {
             NoTaker::NoMember | NoTaker::NotHere | NoTaker::Silent if has_read => Ok(format!(
                 "nobody reads {topic} now ({why}), but a member did before: the records wait \

@@ -14,6 +14,7 @@ pub(super) fn retry_view(
         RetryState::Waiting { due, level, .. } if due > now => ("waiting", level, None),
         RetryState::Waiting { level, .. } if taker => ("ready", level, None),
         RetryState::Waiting { level, .. } => ("parked", level, None),
+        RetryState::Released { .. } => ("inflight", entry.last_level, None),
         RetryState::Inflight { lane, .. } | RetryState::Alone { lane, .. } => {
             let slots = group.into_iter().flat_map(|known| &known.slots);
             let held = slots.rev().find(|slot| slot.slot == lane.slot);

@@ -14,11 +14,11 @@ use crate::engine::{Arrival, EngineError, OperateRequest, SendTarget};
 use crate::model::{EntryId, Origin, TopicName};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
-use crate::server::source::partitioner::partition_of;
 use crate::upstream::{FailureKind, TopicWriter, Upstream, WriteError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::appended_at;
+use crate::wire::partitioner::partition_of;
 
 /// Bytes of records in one batch: below the smallest usual `max.message.bytes`, 1 MiB.
 const BATCH_BYTES: usize = 512 << 10;

@@ -2,7 +2,7 @@
 
 use crate::model::Origin;
 use crate::wire::batch::Headers;
-use crate::wire::mark::{RETRIES_MAX, cut, read_limit};
+use crate::wire::mark::{ORIGIN_MESSAGE_ID, RETRIES_MAX, cut, read_limit};
 
 /// The longest reason kept, in bytes; longer ones are cut.
 pub const REASON_BYTES_MAX: usize = 1024;
@@ -27,6 +27,8 @@ pub enum NackedRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NackHeaders {
     pub named: NackedRecord,
+    /// The first origin of a retry, as its headers say that the application sent back.
+    pub first: Option<Origin>,
     /// 0 none, > 0 exactly that level, < 0 dead letter now.
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
@@ -111,7 +113,10 @@ pub fn read_nack(headers: &Headers) -> Result<(NackHeaders, Headers), BadNackHea
     if by_reference && named == NackedRecord::None {
         return Err(BadNackHeaders::NoReference);
     }
-    let request = NackHeaders { named, level, delay_ms, max_reconsume_times, reason, by_reference };
+    // An application may send any text by that name.
+    let first = text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok());
+    let request =
+        NackHeaders { named, first, level, delay_ms, max_reconsume_times, reason, by_reference };
     Ok((request, super::strip(headers)))
 }
 

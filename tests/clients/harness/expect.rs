@@ -7,8 +7,6 @@ use crate::rig::client::Record;
 use crate::rig::sidecar::{LEVELS_MS, RETRIES_MAX};
 use crate::rig::wait::slewed_ms;
 
-/// First offset of a retry partition.
-const LANE: i64 = 1 << 50;
 /// The level of the first retry, as an index into the table.
 const FIRST_LEVEL: usize = 2;
 
@@ -24,7 +22,6 @@ pub(crate) fn first(record: &Record, order: &Order) {
 pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
     assert!(order.failures > 0, "a retry of what never failed: {record:?}");
     assert!(!order.is_dead(), "a retry of a dead letter: {record:?}");
-    assert!(record.offset >= LANE, "{record:?}");
     let marks = marks(record);
     let failures = order.failures.to_string();
     let attempt = (order.failures + 1).to_string();

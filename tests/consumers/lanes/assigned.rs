@@ -7,7 +7,7 @@ use reprise::wire::assignment::Assignment;
 use crate::support::member::{Assignor, rebalance_by};
 use crate::support::{Member, Rec, Server, rebalance, until};
 
-both!(
+in_front!(
     each_member_has_a_private_partition_0_and_slot,
     a_member_without_a_retry_subscription_has_no_slot,
     an_assignment_skewed_by_the_retry_topic_is_balanced,

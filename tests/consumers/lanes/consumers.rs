@@ -3,7 +3,7 @@
 
 use crate::support::{Consumer, Rec, Server, settle, until};
 
-both!(
+in_front!(
     each_consumer_group_member_has_its_own_partition_0,
     retries_come_through_it_and_are_acknowledged_by_a_commit,
     only_members_subscribed_to_the_retry_topic_have_a_slot,

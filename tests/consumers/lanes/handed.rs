@@ -9,7 +9,7 @@ use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
 use crate::support::{Member, Rec, Server, instant, rebalance, until, wall_ms};
 
-both!(
+in_front!(
     a_due_retry_answers_a_waiting_fetch,
     the_oldest_due_comes_first_and_few_at_a_time,
     a_commit_acknowledges_only_earlier_deliveries,

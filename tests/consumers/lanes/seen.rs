@@ -9,7 +9,7 @@ use crate::support::client::{fetch_request, s};
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, in_front, until};
 
-both!(
+in_front!(
     a_retry_topic_exists_by_every_name_and_by_id,
     a_members_position_is_found_by_id_connection_and_address,
     non_members_read_a_snapshot_without_any_delivery,

@@ -4,7 +4,7 @@
 use crate::support::batch::{Got, unpack};
 use crate::support::{Member, Rec, Server, until};
 
-both!(a_crashing_retry_becomes_a_dead_letter_without_charging_neighbours);
+in_front!(a_crashing_retry_becomes_a_dead_letter_without_charging_neighbours);
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 

@@ -1,7 +1,9 @@
 //! Content and time of retries: complete headers, levels, exact delays, the last level.
 
+use serde_json::Value;
+
 use crate::support::batch::plain;
-use crate::support::{Client, Got, Member, Rec, Server, until, wall_ms};
+use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
 both!(
     a_records_history_is_found_by_origin_and_by_delivery,
@@ -153,23 +155,22 @@ fn a_dead_letter_says_everything_that_happened() {
     assert_eq!(got.headers.len(), 5 + 17, "and nothing else: {:?}", names(&got, 5));
 }
 
-/// Sends a nack with these headers. Returns the entry in the snapshot.
-fn scheduled(client: &mut Client, n: i64, headers: &[(&str, &str)]) -> Got {
+/// Sends a nack with these headers. Returns the retry as the admin port lists it.
+fn scheduled(server: &Server, n: i64, headers: &[(&str, &str)]) -> Value {
     let mut record = Rec::new("x");
     for (name, value) in headers {
         record = record.header(name, value);
     }
-    let answer = client.nack("shop", &format!("orders-0@{n}"), record);
+    let origin = format!("orders-0@{n}");
+    let answer = server.client().nack("shop", &origin, record);
     assert_eq!(answer.error_code, 0, "{headers:?}: {:?}", answer.error_message);
-    let origin = Some(format!("orders-0@{n}"));
-    let mut waiting = client.read_all("reprise.retry.shop").into_iter();
-    waiting.find(|got| got.header("ORIGIN_MESSAGE_ID") == origin).unwrap()
+    let mut waiting = server.pending("shop").into_iter();
+    waiting.find(|retry| retry["origin"] == origin.as_str()).unwrap()
 }
 
 fn levels_and_exact_delays_are_taken_literally() {
     // delays of hours: no retry becomes due during the test
     let server = Server::with("retry: {levels: 1h 2h 3h 4h 5h}");
-    let mut client = server.client();
     let hour = 3_600_000;
     for (n, (headers, delay_ms)) in (0..).zip([
         (&[][..], 3 * hour),
@@ -180,12 +181,8 @@ fn levels_and_exact_delays_are_taken_literally() {
         (&[("x-retry-delay-ms", "7200001")], 7_200_001),
         (&[("x-retry-level", "1"), ("x-retry-delay-ms", "600000")], 600_000),
     ]) {
-        let got = scheduled(&mut client, n, headers);
-        assert_eq!(got.number("RECONSUME_TIME"), 1);
-        let listed = server.json("/api/v1/retries?group=shop");
-        let items = listed["items"].as_array().unwrap();
-        let origin = format!("orders-0@{n}");
-        let one = items.iter().find(|item| item["origin"] == origin.as_str()).unwrap();
+        let one = scheduled(&server, n, headers);
+        assert_eq!(one["reconsume_times"], 1);
         let wait = one["due_ms"].as_i64().unwrap() - one["last_failed_ms"].as_i64().unwrap();
         assert_eq!(wait, delay_ms, "{headers:?}");
     }
@@ -234,7 +231,7 @@ fn without_dead_letters_the_exhausted_are_counted_and_dropped() {
     let series = "reprise_discarded_total{group=\"shop\",topic=\"orders\"}";
     until("the counter", || server.metric(series) >= 1.0);
     assert!(member.client.read_all("reprise.dlq.shop").is_empty());
-    assert!(member.client.read_all("reprise.retry.shop").is_empty());
+    assert!(server.pending("shop").is_empty());
 }
 
 fn a_record_without_an_origin_is_a_delayed_first_delivery() {

@@ -13,7 +13,6 @@ use crate::support::{Member, Rec, Server, until};
 both!(
     a_record_that_its_topic_took_is_nacked_by_value,
     a_nack_larger_than_its_topic_holds_is_refused,
-    one_fetch_delivers_a_bounded_size_of_large_retries,
     nacks_by_reference_count_with_the_records_they_name,
     a_reload_may_change_more_entries_than_one_atomic_group
 );
@@ -95,23 +94,6 @@ fn a_nack_larger_than_its_topic_holds_is_refused() {
     assert_eq!(member.client.produce("reprise.dlq.shop", 0, letter).error_code, refused);
 }
 
-fn one_fetch_delivers_a_bounded_size_of_large_retries() {
-    let server = Server::start();
-    create_large(&server, "orders");
-    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
-    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
-    let value = Rec::new(&"v".repeat(3_000_000));
-    for offset in 0..8 {
-        let told = member.client.nack("shop", &format!("orders-0@{offset}"), value.clone());
-        assert_eq!(told.error_code, 0);
-    }
-    until("all are due", || server.json("/api/v1/groups/shop")["ready"] == 8);
-    let got = member.retries();
-    assert_eq!(got.len(), 5, "16 MiB of them");
-    member.done(got[4].offset + 1);
-    assert_eq!(member.retries().len(), 3, "and the rest");
-}
-
 fn nacks_by_reference_count_with_the_records_they_name() {
     let server = Server::start();
     server.client().create("orders", 1);
@@ -131,7 +113,7 @@ fn nacks_by_reference_count_with_the_records_they_name() {
     assert!(told.error_message.unwrap().contains("send fewer in one batch"));
     let few: Vec<Rec> = (0..200).map(|_| by_reference()).collect();
     assert_eq!(member.client.produce("reprise.retry.shop", 0, plain(&few)).error_code, 0);
-    let again = member.retry_once();
+    let again = member.retries_from(retry.offset + 1).remove(0);
     assert_eq!(again.reconsume_times(), 2, "one failure, however often it was told");
 }
 

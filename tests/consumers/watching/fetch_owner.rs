@@ -25,7 +25,7 @@ both!(
     a_reader_without_a_group_is_never_cut,
     a_retry_topic_subscriber_has_a_lane_unless_in_place,
     a_group_without_inference_is_neither_watched_nor_counted,
-    fetches_of_retry_and_dead_letter_topics_are_not_counted
+    fetches_of_dead_letter_topics_are_not_counted
 );
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
@@ -348,7 +348,7 @@ fn a_group_without_inference_is_neither_watched_nor_counted() {
     assert!(is_of(owner(&server, &known, &["orders"]), &member));
 }
 
-fn fetches_of_retry_and_dead_letter_topics_are_not_counted() {
+fn fetches_of_dead_letter_topics_are_not_counted() {
     let server = Server::with("retry: {max_reconsume_times: 0}");
     let mut tool = server.client();
     tool.create("orders", 1);
@@ -356,7 +356,6 @@ fn fetches_of_retry_and_dead_letter_topics_are_not_counted() {
     assert_eq!(tool.read_all("reprise.dlq.shop").len(), 1);
     let before = unattributed(&server);
     tool.fetch("reprise.dlq.shop", 0, 0, 0);
-    tool.fetch("reprise.retry.shop", 0, 0, 0);
     assert_eq!(unattributed(&server), before);
     tool.fetch("orders", 0, 0, 0);
     assert_eq!(unattributed(&server), before + 1);

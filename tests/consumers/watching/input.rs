@@ -141,7 +141,7 @@ fn a_refused_commit_marker_changes_nothing() {
         assert_eq!(known(&server), [(0, Some(1), vec![(1, 0)])], "{metadata:.40}");
         assert_eq!(read(&mut member, 1, 0), NOTHING, "{metadata:.40}: it is held as before");
     }
-    assert!(server.client().read_all("reprise.retry.shop").is_empty());
+    assert!(server.pending("shop").is_empty());
     assert_eq!(member.commit("orders", 0, 2), 0);
     assert_eq!(read(&mut member, 2, 5_000), all(2, 8));
 }
@@ -151,11 +151,7 @@ fn a_record_marked_before_its_delivery_is_still_delivered() {
     let more = member.client.put("orders", 0, &[Rec::new("8"), Rec::new("9"), Rec::new("10")]);
     let request = member.commit_request("orders", 0, 2, &format!("!retry:{}", more + 1));
     assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
-    assert_eq!(
-        server.client().read_all("reprise.retry.shop").len(),
-        1,
-        "it failed, as it was said"
-    );
+    assert_eq!(server.pending("shop").len(), 1, "it failed, as it was said");
     assert_eq!(read(&mut member, 2, 5_000), all(2, more + 3));
     assert_eq!(member.commit("orders", 0, more + 1), 0);
     for _ in 0..4 {

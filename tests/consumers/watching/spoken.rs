@@ -44,9 +44,12 @@ fn judge(says: impl Fn(&mut Member)) {
     let mut member = charged_once(&server);
     says(&mut member);
     assert_eq!(suspects(&server), [], "no suspect any more");
-    let waiting = server.client().read_all("reprise.retry.shop");
+    let waiting = server.pending("shop");
     assert_eq!(waiting.len(), 1);
-    assert_eq!((waiting[0].text().as_str(), waiting[0].number("RECONSUME_TIME")), ("2", 2));
+    assert_eq!(
+        (&waiting[0]["origin"], &waiting[0]["reconsume_times"]),
+        (&"orders-0@2".into(), &2.into())
+    );
     assert_eq!(member.commit("orders", 0, 3), 0);
     assert_eq!(dead_letters(&server).len(), 0);
 }

@@ -258,6 +258,7 @@ impl World {
         let settle = LedgerInput::Settle {
             group: shop(),
             settling: Box::new(settling.clone()),
+            lane: None,
             record_bytes: 0,
         };
         retries.law.settles(settling);

@@ -301,7 +301,7 @@ fn a_nack_is_validated_as_any_batch_but_its_time() {
         let code_of = answer.responses[0].partition_responses[0].error_code;
         assert_eq!(code_of, code.code(), "{what}");
     }
-    assert!(client.read_all("reprise.retry.shop").is_empty());
+    assert!(server.pending("shop").is_empty());
     assert_eq!(client.produce("reprise.retry.shop", 0, zstd).error_code, 0);
-    assert_eq!(client.read_all("reprise.retry.shop").len(), 3);
+    assert_eq!(server.pending("shop").len(), 3);
 }

@@ -234,10 +234,11 @@ fn a_group_changes_its_protocol_member_by_member() {
     };
     let mut all = [of(&old.assigned, "orders"), new.orders()].concat();
     all.sort_unstable();
-    assert_eq!((all, new.orders().len()), (vec![0, 1, 2, 3], 2));
-    assert_eq!(of(&old.assigned, "reprise.retry.shop"), [0], "each has a lane of its own");
-    assert_eq!(of(&new.holds(), "reprise.retry.shop"), [0]);
-    assert_ne!(old.position(), new.position());
+    assert_eq!(all, [0, 1, 2, 3]);
+    let held = |held: &[(String, Vec<i32>)]| held.iter().map(|of| of.1.len()).sum::<usize>();
+    let (old_held, new_held) = (held(&old.assigned), held(&new.holds()));
+    assert_eq!(old_held + new_held, 5, "with the retry topic");
+    assert!(new_held == 2 || old_held == 2);
     assert_eq!(
         (old.heartbeat(), old.commit("orders", 0, 6), new.commit("orders", 1, 7)),
         (0, 0, 0)
@@ -350,9 +351,11 @@ fn the_admin_port_shows_members_and_their_assignments() {
         (&"consumer".into(), &"Stable".into(), &1.into(), &"uniform".into())
     );
     let member = &seen["members"][0];
-    assert_eq!((&member["takes_retries"], &member["slot"]), (&true.into(), &0.into()));
+    assert_eq!(member["takes_retries"], true);
     let held = serde_json::json!(["orders-0", "orders-1", "orders-2", "orders-3"]);
-    assert_eq!(member["assignment"], held);
+    let retry = serde_json::json!(["reprise.retry.shop-0"]);
+    let all = [retry.as_array().unwrap().clone(), held.as_array().unwrap().clone()].concat();
+    assert_eq!(member["assignment"], serde_json::Value::from(all));
     let mut classic = Member::new(&server, "old", &["orders"]);
     classic.join(PARTITIONS);
     let seen = server.json("/api/v1/groups/old");

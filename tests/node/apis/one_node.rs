@@ -46,7 +46,7 @@ fn no_election_is_needed_where_one_node_leads_everything() {
         };
         let asked = vec![
             of("orders", vec![0, 1, PARTITIONS, -1]),
-            of("reprise.retry.shop", vec![0]),
+            of("reprise.dlq.shop", vec![0]),
             of("nowhere", vec![0]),
         ];
         let mut request = ElectLeadersRequest::default().with_topic_partitions(Some(asked));

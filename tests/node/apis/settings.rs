@@ -200,7 +200,6 @@ fn a_setting_that_is_refused_says_why_and_changes_nothing() {
         (orders(vec![change("retention.ms", 9, Some("1"))]), invalid, "operation 9 is none of"),
         (orders(vec![good.clone(), good]), invalid, "more than once"),
         (own("nowhere"), ResponseError::UnknownTopicOrPartition, "no such topic"),
-        (own("reprise.retry.shop"), ResponseError::PolicyViolation, "retry topic of a group"),
         (own("reprise.dlq.shop"), ResponseError::PolicyViolation, "retry.dead_letters"),
         (of_broker(""), invalid, "configuration file"),
         (of_broker("7"), invalid, "configuration file"),

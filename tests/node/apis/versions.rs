@@ -94,7 +94,7 @@ fn metadata_is_whole_in_every_version() {
         all.topics = (version == 0).then(Vec::new);
         let all = client.call(version, &all).topics.into_iter();
         let names: Vec<String> = all.map(|t| t.name.unwrap().to_string()).collect();
-        assert_eq!(names, ["orders", "reprise.dlq.shop", "reprise.retry.shop"], "v{version}");
+        assert_eq!(names, ["orders", "reprise.retry.shop"], "v{version}");
 
         // an invalid topic name is an error of that topic alone
         let bad = client.metadata(version, &["no spaces", "orders"]);
@@ -218,7 +218,7 @@ fn list_offsets_is_answered_in_every_version() {
         assert_eq!(none.error_code, ResponseError::UnknownTopicOrPartition.code());
         assert_eq!((none.offset, none.timestamp, none.leader_epoch), (-1, -1, -1));
         let lane = client.list_offset_at(version, "reprise.retry.shop", 0, -2);
-        assert_eq!((lane.error_code, lane.offset), (0, 0), "no member here: the snapshot");
+        assert_eq!((lane.error_code, lane.offset), (0, 0), "v{version}");
         let unknown = ResponseError::UnsupportedVersion.code();
         for (word, since, offset) in [(-3, 7, 0), (-4, 8, 0), (-5, 9, -1), (-6, i16::MAX, -1)] {
             let told = client.list_offset_at(version, "orders", 0, word);

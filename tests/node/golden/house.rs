@@ -106,7 +106,7 @@ impl House {
         let committed = till.client.call(8, &till.commit_request(ORDERS.0, 0, 1, "note"));
         assert_eq!(committed.topics[0].partitions[0].error_code, 0);
 
-        let mut shop = Consumer::new(&self.server, "shop", &[ORDERS.0, RETRY.0]);
+        let mut shop = Consumer::new(&self.server, "shop", &[ORDERS.0]);
         CLIENT.clone_into(&mut shop.client.id);
         CONSUMER.clone_into(&mut shop.id);
         shop.enter();
@@ -165,9 +165,11 @@ impl House {
 /// The random ids of the cluster and its topics.
 fn ids(client: &mut Client) -> Vec<Drawn> {
     let all = client.call(12, &MetadataRequest::default().with_topics(None));
+    let ours = client.metadata(12, &[RETRY.0, DEAD.0]).topics;
     let ids: BTreeMap<String, Uuid> = all
         .topics
         .iter()
+        .chain(&ours)
         .map(|topic| (topic.name.as_ref().unwrap().to_string(), topic.topic_id))
         .collect();
     let topics = [

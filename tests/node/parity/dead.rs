@@ -30,8 +30,9 @@ fn q18_a_dead_letter_reader_counts_failures_from_0() {
         let failed = Rec { headers: letter.headers.clone(), ..Rec::new("x") };
         assert_eq!(reader.client.nack("readers", &place, failed).error_code, 0);
         shop.server.pass([10_000, 30_000, 60_000][times - 1]);
-        let got = given(&mut reader);
+        let got = given(&shop.server, &mut reader);
         assert_eq!(got.len(), 1);
+        reader.done(got[0].offset + 1);
         assert_eq!(got[0].reconsume_times(), i64::try_from(times).unwrap());
         assert_eq!(got[0].header("RETRY_TOPIC").unwrap(), "reprise.dlq.shop");
         assert_eq!(got[0].header("ORIGIN_MESSAGE_ID").unwrap(), "reprise.dlq.shop-0@0");

@@ -18,7 +18,8 @@ const ROUNDING_MS: i64 = 3;
 const CONFIG: &str = "listen: [{address: 127.0.0.1:0}]\n\
     journal: {ephemeral: accept}\n\
     membership: {session_timeout_max: 1d}\n\
-    admin: {address: off}\n";
+    admin: {address: off}\n\
+    retry: {partitions: 1}\n";
 
 /// The shipped binary on one data directory.
 struct Sidecar {
@@ -124,5 +125,7 @@ fn q24_a_kill_loses_no_retry_and_repeats_open_ones() {
     let twice = seen.iter().filter(|(_, times)| **times > 1).map(|(origin, _)| origin.clone());
     assert_eq!(twice.collect::<BTreeSet<_>>(), in_hand);
     assert!(!in_hand.is_empty());
-    assert!(member.client.read_all("reprise.retry.shop").is_empty(), "nothing is left");
+    let end = member.client.list_offset("reprise.retry.shop", 0, -1).1;
+    assert_eq!(end, i64::try_from(RETRIES).unwrap(), "each was released once");
+    assert_eq!(member.position(), end, "nothing is left");
 }

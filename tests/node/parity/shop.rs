@@ -7,7 +7,7 @@ use reprise::wire::batch::{Batch, records};
 use serde_json::Value;
 
 use crate::support::batch::unpack;
-use crate::support::{Got, Member, Rec, Server};
+use crate::support::{Got, Member, Rec, Server, until};
 
 const MS_OF_A_DAY: i32 = 24 * 60 * 60 * 1000;
 
@@ -50,7 +50,7 @@ impl Shop {
 
     /// Due retries that are not outstanding, without a wait; all of them are committed.
     pub(crate) fn given(&mut self) -> Vec<Got> {
-        let got = given(&mut self.member);
+        let got = given(&self.server, &mut self.member);
         if let Some(last) = got.last() {
             self.member.done(last.offset + 1);
         }
@@ -102,10 +102,20 @@ pub(crate) fn joined(server: &Server, group: &str, topics: &[&str]) -> Member {
     member
 }
 
-/// Retries that a member's retry partition delivers now.
-pub(crate) fn given(member: &mut Member) -> Vec<Got> {
+/// The retries beyond the group's commit, once every due one is released.
+pub(crate) fn given(server: &Server, member: &mut Member) -> Vec<Got> {
     let from = member.position();
-    let data = member.fetch_lane(from, 0);
+    let mut data = member.fetch_lane(from, 0);
+    let listed = format!("/api/v1/retries?group={}", member.group);
+    let states = || {
+        let listed = server.json(&listed);
+        let items = listed["items"].as_array().unwrap().iter();
+        items.map(|item| item["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("due retries are released", || !states().contains(&"ready".to_owned()));
+    if states().contains(&"inflight".to_owned()) {
+        data = member.fetch_lane(from, 5_000);
+    }
     assert_eq!(data.error_code, 0);
     unpack(&data.records.unwrap())
 }

@@ -66,21 +66,20 @@ impl<S: Entries> Ledger<S> {
         }
         let (named, entry) = match &nack.named {
             NackTarget::Unreadable => return Err(BadNack::Unreadable),
+            NackTarget::NoDelivery => return Err(BadNack::NoDelivery),
             NackTarget::OtherGroup => return Err(BadNack::OtherGroup),
             NackTarget::Nothing if nack.bytes == Bytes::Value => {
                 return Ok((NackVerdict::Begin, None));
             }
             NackTarget::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
-            NackTarget::Lane(lane) => self.named_by_lane(group, *lane),
+            NackTarget::Lane(lane) => match (self.named_by_lane(group, *lane), &nack.first) {
+                ((NamedBy::UnknownLane, None), Some(first)) => {
+                    self.named_by_origin(group, evidence, (first, None))
+                }
+                (named, _) => named,
+            },
             NackTarget::Origin(origin) => {
-                let id = self.store.by_origin(group, origin);
-                let entry = id.and_then(|id| self.store.get(id));
-                let passed = entry.as_ref().is_some_and(|entry| entry.passed.is_some());
-                let commit_past = nack.committed.map_or(passed, |offset| offset > origin.offset);
-                let is_marked = evidence == Evidence::CommitMarker;
-                let named =
-                    if is_marked { NamedBy::Marked } else { NamedBy::Origin { commit_past } };
-                (named, entry)
+                self.named_by_origin(group, evidence, (origin, nack.committed))
             }
         };
         let seen = entry.as_ref().map_or(RecordState::None, |entry| self.seen(entry));
@@ -91,6 +90,20 @@ impl<S: Entries> Ledger<S> {
             }
             verdict => Ok((verdict, entry)),
         }
+    }
+
+    fn named_by_origin(
+        &self,
+        group: &GroupId,
+        evidence: Evidence,
+        (origin, committed): (&Origin, Option<i64>),
+    ) -> (NamedBy, Option<Entry>) {
+        let id = self.store.by_origin(group, origin);
+        let entry = id.and_then(|id| self.store.get(id));
+        let passed = entry.as_ref().is_some_and(|entry| entry.passed.is_some());
+        let commit_past = committed.map_or(passed, |offset| offset > origin.offset);
+        let is_marked = evidence == Evidence::CommitMarker;
+        (if is_marked { NamedBy::Marked } else { NamedBy::Origin { commit_past } }, entry)
     }
 
     fn named_by_lane(&self, group: &GroupId, lane: LaneOffset) -> (NamedBy, Option<Entry>) {
@@ -110,7 +123,9 @@ impl<S: Entries> Ledger<S> {
             RetryState::Waiting { .. } | RetryState::Held { .. } | RetryState::Exported { .. } => {
                 RecordState::Waiting
             }
-            RetryState::Inflight { .. } | RetryState::Alone { .. } => RecordState::Inflight,
+            RetryState::Inflight { .. }
+            | RetryState::Alone { .. }
+            | RetryState::Released { .. } => RecordState::Inflight,
             RetryState::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
                 let lately = self.wall() <= counted_until;
@@ -194,7 +209,7 @@ impl<S: Entries> Ledger<S> {
     fn begin(&self, group: &GroupId, nack: &Nack) -> Entry {
         let origin = match &nack.named {
             NackTarget::Origin(origin) => Some(origin.clone()),
-            _ => None,
+            _ => nack.first.clone(),
         };
         let unborn = RetryState::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, origin, unborn);

@@ -7,11 +7,13 @@
 mod relayed;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
 use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use uuid::Uuid;
 
+use crate::broker::PatternError;
 use crate::engine::EngineError;
 use crate::group::{Alive, ConsumerHeartbeat, TopicIdPartition, TopicImage};
 use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
@@ -36,7 +38,7 @@ pub(in crate::route) async fn answer(
 ) -> ConsumerGroupHeartbeatResponse {
     let group = group_of(&request.group_id);
     let retry = router.names.retry_topic(&group);
-    let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
+    let lane = router.has_lane_by_member(&group).then(|| router.names.topic_id(&retry));
     let subscribes = request.subscribed_topic_names.is_some();
     let beat = beat(conn, head, request, lane);
     let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
@@ -44,7 +46,7 @@ pub(in crate::route) async fn answer(
     let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
     let known = |name: &TopicName| image(router, name, &retry);
     let own = lane.map(|_| &retry);
-    let matching = |pattern: &str| router.broker.matching(pattern, own);
+    let matching = |pattern: &str| matching(router, pattern, own);
     if let Some(Err(error)) = beat.pattern.as_deref().filter(|one| !one.is_empty()).map(matching) {
         if conn.refuses(&group) {
             let client = conn.client();
@@ -93,6 +95,20 @@ pub(in crate::route) async fn answer(
         }
     }
     response
+}
+
+/// The topics of a pattern. A retry topic is subscribed to by its name.
+fn matching(
+    router: &Router,
+    pattern: &str,
+    own: Option<&TopicName>,
+) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
+    let found = router.broker.matching(pattern, own)?;
+    let is_retry = |name: &&TopicName| router.group_served_here(name).is_some();
+    if !found.iter().any(|name| is_retry(&name)) {
+        return Ok(found);
+    }
+    Ok(Arc::new(found.iter().filter(|name| !is_retry(name)).cloned().collect()))
 }
 
 /// Fences the member: it gives up its partitions, rejoins with its own member id and continues from
@@ -155,10 +171,10 @@ fn beat(
 
 /// The id and partition count of a topic for the coordinator; `None` for the group's retry topic.
 pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
-    if name == retry {
+    if name == retry && router.upstream.is_some() {
         return None;
     }
-    let place = router.place(name)?;
+    let place = router.place_or_make(name)?;
     let id = TopicId(router.id_of(name, &place).into_bytes());
     Some(TopicImage { id, partitions: place.partitions() })
 }
@@ -182,7 +198,8 @@ async fn with_lane(
             topics.push(TopicPartitions::default().with_topic_id(lane).with_partitions(vec![0]));
         }
         // A member that unsubscribes from the retry topic returns its retries to the group's queue.
-        None => router.engine.leave(group, key),
+        None if router.upstream.is_some() => router.engine.leave(group, key),
+        None => {}
     }
     Ok(Some(Assignment::default().with_topic_partitions(topics)))
 }

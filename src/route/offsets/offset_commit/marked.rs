@@ -358,7 +358,7 @@ fn refusal_of(error: &EngineError, offsets: &[i64]) -> MarkerRefusal {
                 let offset = offsets.get(*index).copied().unwrap_or(-1);
                 match why {
                     BadNack::BytesGone => MarkerRefusal::NoRecord(offset),
-                    BadNack::Unreadable => MarkerRefusal::NoHandOut(offset),
+                    BadNack::NoDelivery => MarkerRefusal::NoHandOut(offset),
                     why => MarkerRefusal::Nack(offset, *why),
                 }
             }
@@ -372,6 +372,7 @@ fn request(mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackR
     let (bytes, record) = by_reference(&named, found);
     let nack = Nack {
         named,
+        first: None,
         want: RequestedDelay { level: mark.level, delay_ms: mark.delay_ms },
         max_reconsume_times: mark.max_reconsume_times,
         reason: mark.reason.clone(),

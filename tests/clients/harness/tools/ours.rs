@@ -20,7 +20,8 @@ fn kafka_tools_list_and_read_retries_and_dead_letters() {
     let house = house("ours-read");
     assert_eq!(house.told(TOPICS, &["--list"]), "orders\nreprise.dlq.shop\nreprise.retry.shop\n");
     let told = house.told(TOPICS, &["--describe", "--topic", "reprise.retry.shop"]);
-    assert!(told.contains("PartitionCount: 1"), "{told}");
+    assert!(told.contains("PartitionCount: 3"), "{told}");
+    let members = ["--describe", "--group", "shop"];
     assert_eq!(house.told(OFFSETS, &["--topic", "reprise.dlq.shop"]), "reprise.dlq.shop:0:1\n");
     let read = ["--topic", "reprise.dlq.shop", "--from-beginning", "--max-messages", "1"];
     let shown = ["--formatter-property", "print.headers=true"];
@@ -28,35 +29,41 @@ fn kafka_tools_list_and_read_retries_and_dead_letters() {
     for part in ["ORIGIN_MESSAGE_ID:orders-0@1", "x-retry-reason:no stock", "second"] {
         assert!(letter.contains(part), "{letter}");
     }
-    // A reader without a group, and a member of the group.
+    // A member of the group, whose lag the tools show; and a reader without a group.
     let read = ["--topic", "reprise.retry.shop", "--max-messages", "1", "--from-beginning"];
-    for more in [&["--partition", "0"][..], &["--group", "shop"]] {
+    for more in [&["--group", "shop"][..], &[]] {
         let retry = house.told(CONSOLE_CONSUMER, &[&read[..], more, &shown].concat());
         assert!(retry.contains("ORIGIN_MESSAGE_ID:orders-0@0"), "{retry}");
     }
+    let ends = house.told(OFFSETS, &["--topic", "reprise.retry.shop"]);
+    assert_eq!(ends.matches(":1\n").count(), 1, "one retry was released: {ends}");
+    let lag = house.told(GROUPS, &members);
+    let rows = lag.lines().filter(|row| row.contains("reprise.retry.shop"));
+    let lags = rows.map(|row| row.split_whitespace().nth(5).unwrap().to_owned());
+    assert_eq!(lags.collect::<Vec<_>>(), ["0", "0", "0"], "{lag}");
     let told = house.told("LogDirsCommand", &["--describe"]);
-    assert!(
-        told.contains("reprise.dlq.shop-0") && !told.contains("reprise.retry.shop-0"),
-        "{told}"
-    );
+    for topic in ["reprise.dlq.shop-0", "reprise.retry.shop-0"] {
+        assert!(told.contains(topic), "{told}");
+    }
 }
 
 #[test]
-fn kafka_tools_are_refused_changes_of_retry_and_dlq_topics() {
+fn kafka_tools_change_retry_topics_and_are_refused_dlq_topics() {
     let house = house("ours-refused");
-    let retry = "it is the retry topic of a group";
-    let letters = "it holds the dead letters of a group";
-    for (topic, says) in [("reprise.retry.shop", retry), ("reprise.dlq.shop", letters)] {
-        let grown = house.asked(TOPICS, &["--alter", "--topic", topic, "--partitions", "3"]);
-        assert!(!grown.good && grown.all().contains(says), "{grown:?}");
-        let set = ["--entity-type", "topics", "--entity-name", topic, "--alter", "--add-config"];
-        let set = house.asked(CONFIGS, &[&set[..], &["retention.ms=1000"]].concat());
-        assert!(!set.good && set.all().contains(says), "{set:?}");
-        let deleted = house.asked(TOPICS, &["--delete", "--topic", topic]);
-        assert!(!deleted.good && deleted.all().contains("cannot be deleted"), "{deleted:?}");
-    }
-    let made = house.asked(TOPICS, &["--create", "--topic", "reprise.retry.other"]);
-    assert!(!made.good && made.all().contains("it needs no creating"), "{made:?}");
+    let (topic, says) = ("reprise.dlq.shop", "it holds the dead letters of a group");
+    let grown = house.asked(TOPICS, &["--alter", "--topic", topic, "--partitions", "3"]);
+    assert!(!grown.good && grown.all().contains(says), "{grown:?}");
+    let set = ["--entity-type", "topics", "--entity-name", topic, "--alter", "--add-config"];
+    let set = house.asked(CONFIGS, &[&set[..], &["retention.ms=1000"]].concat());
+    assert!(!set.good && set.all().contains(says), "{set:?}");
+    let deleted = house.asked(TOPICS, &["--delete", "--topic", topic]);
+    assert!(!deleted.good && deleted.all().contains("cannot be deleted"), "{deleted:?}");
+    let retry = "reprise.retry.shop";
+    house.told(TOPICS, &["--alter", "--topic", retry, "--partitions", "4"]);
+    let told = house.told(TOPICS, &["--describe", "--topic", retry]);
+    assert!(told.contains("PartitionCount: 4"), "{told}");
+    house.told(TOPICS, &["--create", "--topic", "reprise.retry.other", "--partitions", "2"]);
+    house.told(TOPICS, &["--delete", "--topic", "reprise.retry.other"]);
     let all = r#"{"version": 1, "partitions": [
         {"topic": "reprise.dlq.shop", "partition": 0, "offset": -1}]}"#;
     let file = house.file("deleted.json", all);

@@ -73,7 +73,7 @@ fn a_producer_commits_owned_partitions_with_the_previous_epoch() {
     let mut consumer = Consumer::new(&server, "g", &["t", "reprise.retry.g"]);
     consumer.enter();
     let before = consumer.generation;
-    let mut other = Consumer::new(&server, "g", &["t"]);
+    let mut other = Consumer::new(&server, "g", &["elsewhere"]);
     other.enter();
     assert_eq!(consumer.client.nack("g", "t-0@1", Rec::new("x")).error_code, 0);
     let retry = consumer.retry_once();

@@ -10,7 +10,7 @@ use kafka_protocol::messages::{
 };
 
 use super::{Ask, ask};
-use crate::golden::house::{CONSUMER, MEMBER, ORDERS, RETRY};
+use crate::golden::house::{CONSUMER, MEMBER, ORDERS};
 use crate::support::client::s;
 use crate::support::member::subscription;
 
@@ -56,7 +56,7 @@ fn consumer_requests() -> Vec<Ask> {
     vec![ask(|_, r: &mut ConsumerGroupHeartbeatRequest| {
         (r.group_id, r.member_id, r.member_epoch) = (s("shop"), s(CONSUMER), 0);
         r.rebalance_timeout_ms = 10_000;
-        r.subscribed_topic_names = Some(vec![s(ORDERS.0), s(RETRY.0)]);
+        r.subscribed_topic_names = Some(vec![s(ORDERS.0)]);
         let held = TopicPartitions::default().with_topic_id(ORDERS.1).with_partitions(vec![]);
         r.topic_partitions = Some(vec![held]);
     })]

@@ -1,7 +1,7 @@
 //! The partition of a record that the sidecar produces, chosen as Kafka's producers choose it.
 
 /// The partition of a record: by the hash of its key, or round robin by a number.
-pub(in crate::server) fn partition_of(key: Option<&[u8]>, number: i64, partitions: i32) -> i32 {
+pub fn partition_of(key: Option<&[u8]>, number: i64, partitions: i32) -> i32 {
     let partitions = partitions.max(1);
     match key {
         Some(key) => (murmur2(key) & i32::MAX) % partitions,

@@ -1,0 +1,81 @@
+//! Retries in the retry topic: a due one is released, and the group's commits acknowledge it.
+
+use crate::model::{EntryId, GroupId, LaneOffset, Moment, RetryPartition};
+use crate::retry::{Entries, Evidence, Ledger, LedgerAnswer, PayloadChange, RetryState};
+
+impl<S: Entries> Ledger<S> {
+    /// The number of retries that the group's rate allows now, at most `wanted`. With fewer, the
+    /// group is woken when the next one is allowed.
+    pub fn may_release(&mut self, now: Moment, group: &GroupId, wanted: usize) -> usize {
+        self.tick(now);
+        let Some(rate) = self.policy(group).rate else { return wanted };
+        let (allowed, wait_ms) = self.pace.allows(group, rate, now.mono, wanted);
+        if allowed < wanted {
+            self.wake_in(group, wait_ms);
+        }
+        allowed
+    }
+
+    /// A due retry enters the retry topic of its group.
+    pub(in crate::retry) fn on_release(&mut self, id: EntryId, lane: LaneOffset) {
+        let Some(mut entry) = self.store.get(id) else { return };
+        let RetryState::Waiting { due, level, .. } = entry.state else { return };
+        (entry.last_due, entry.last_level) = (Some(due), level);
+        entry.state = RetryState::Released { lane, since: self.wall() };
+        entry.expires = None;
+        entry.handed_out(lane);
+        if let Some(rate) = self.policy(&entry.group).rate {
+            let now = self.now().mono;
+            self.pace.left(&entry.group, rate, now, 1);
+        }
+        self.record(entry, Evidence::HandOut, None, PayloadChange::Keeps);
+    }
+
+    /// The group committed an offset of its retry topic: the retries below are acknowledged.
+    pub(in crate::retry) fn on_retry_commit(&mut self, group: &GroupId, up_to: LaneOffset) {
+        let at = self.wall();
+        let mut count = 0;
+        for id in self.released_below(group, up_to) {
+            let Some(mut entry) = self.store.get(id) else { continue };
+            entry.state = RetryState::Committed { at };
+            entry.expires = self.memory_ends(&entry);
+            self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
+            count += 1;
+        }
+        // The commit has moved the window of its partition.
+        if count > 0 {
+            self.wake_if_due(group);
+        }
+        self.answer(LedgerAnswer::Acknowledged(count));
+    }
+
+    /// The retry topic was deleted: the retries in it are due again.
+    pub(in crate::retry) fn on_retry_topic_gone(&mut self, group: &GroupId) {
+        let due = self.wall();
+        for slot in self.store.slots(group) {
+            let end = LaneOffset { slot: slot.slot, sequence: u64::MAX };
+            for id in self.released_below(group, end) {
+                let Some(mut entry) = self.store.get(id) else { continue };
+                entry.state = RetryState::Waiting { due, delay_ms: 0, level: None };
+                self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
+            }
+        }
+    }
+
+    /// The released retries of a partition below an offset, in order.
+    fn released_below(&self, group: &GroupId, end: LaneOffset) -> Vec<EntryId> {
+        let first = LaneOffset { slot: end.slot, sequence: 0 };
+        let is_below = |id: &EntryId| {
+            let entry = self.store.get(*id);
+            entry.and_then(|entry| entry.inflight()).is_some_and(|lane| lane < end)
+        };
+        let released = self.store.inflight(group, first, usize::MAX);
+        released.into_iter().take_while(is_below).collect()
+    }
+
+    /// The number of retries in a partition of the retry topic that the group has not committed
+    /// past.
+    pub fn unread(&self, group: &GroupId, partition: RetryPartition) -> usize {
+        self.store.open(group, partition)
+    }
+}

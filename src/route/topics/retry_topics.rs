@@ -1,0 +1,202 @@
+//! Retry topics of the embedded cluster: made when a client first names them, and served by the
+//! engine.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, PoisonError};
+
+use crate::broker::error::BrokerError;
+use crate::broker::settings::TopicSpec;
+use crate::broker::topic::{Partition, Topic};
+use crate::engine::RetryPartitionLog;
+use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
+use crate::route::Router;
+use crate::route::topics::topic_kind::{RETRY_PARTITIONS, TopicKind};
+use crate::wire::assignment::Subscription;
+
+/// Settings of a retry topic: a retry is kept until the group has committed past it.
+const SETTINGS: &[(&str, &str)] = &[("retention.ms", "-1"), ("retention.bytes", "-1")];
+
+/// Time for which a retry stays in its topic after the group has committed past it.
+const KEPT_MS: u64 = 24 * HOUR_MS;
+const HOUR_MS: u64 = 60 * 60 * 1_000;
+
+/// Committed offsets of retry topics, one an hour for each partition.
+#[derive(Debug, Default)]
+pub struct TrimMarks(BTreeMap<(TopicName, i32), VecDeque<(MonoMs, i64)>>);
+
+impl TrimMarks {
+    /// Notes a committed offset. Returns the offset below which nothing is kept.
+    fn note(&mut self, of: (TopicName, i32), now: MonoMs, committed: i64) -> Option<i64> {
+        let marks = self.0.entry(of).or_default();
+        if marks.back().is_none_or(|(last, _)| HOUR_MS <= now.since(*last)) {
+            marks.push_back((now, committed));
+        }
+        let mut end = None;
+        while let Some((_, offset)) = marks.pop_front_if(|(at, _)| KEPT_MS <= now.since(*at)) {
+            end = Some(offset.min(committed));
+        }
+        end
+    }
+}
+
+impl Router {
+    /// Deletes the retries that their group had committed past a day ago. Blocks on the disk.
+    pub fn trim_retry_topics(&self, marks: &mut TrimMarks) -> Result<(), BrokerError> {
+        let now = self.clock.now().mono;
+        let mut trimmed = Ok(());
+        for topic in self.broker.topics.list() {
+            let Some(group) = self.group_served_here(&topic.name) else { continue };
+            for partition in &topic.partitions {
+                let index = partition.index;
+                let known = self.broker.offsets.committed(&group, &topic.name, index);
+                let Some(known) = known else { continue };
+                let end = marks.note((topic.name.clone(), index), now, known.offset);
+                let Some(end) = end else { continue };
+                let end = end.min(self.broker.bounds(partition).visible_end);
+                let done = self.broker.delete_records(partition, end);
+                trimmed = trimmed.and(done.map(|_| ()));
+            }
+        }
+        trimmed
+    }
+
+    /// The topic kind of a name; a retry topic of this node is made if it is missing.
+    pub(in crate::route) fn place_or_make(&self, name: &TopicName) -> Option<TopicKind> {
+        if let Some(place) = self.place(name) {
+            return Some(place);
+        }
+        let group = self.group_served_here(name)?;
+        match self.make_retry_topic(&group, name) {
+            Ok(topic) => Some(TopicKind::Local(topic)),
+            Err(error) => {
+                tracing::warn!(
+                    %group, topic = %name, %error,
+                    "R0429 the retry topic of a group cannot be made: its retries wait; check the \
+                     disk"
+                );
+                None
+            }
+        }
+    }
+
+    /// The group, if the name is that of its retry topic and the topic is one of this node.
+    pub(in crate::route) fn group_served_here(&self, name: &TopicName) -> Option<GroupId> {
+        if self.upstream.is_some() {
+            return None;
+        }
+        self.names.group_of_retry(name).filter(|group| self.lane_is_on(group))
+    }
+
+    /// The number of partitions that a new retry topic of the group gets.
+    fn new_partitions(&self, group: &GroupId) -> i32 {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        policies.of(group).partitions
+    }
+
+    fn make_retry_topic(
+        &self,
+        group: &GroupId,
+        name: &TopicName,
+    ) -> Result<Arc<Topic>, BrokerError> {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let settings = SETTINGS.iter().map(own).collect();
+        let partitions = self.new_partitions(group);
+        let spec = TopicSpec { name: name.clone(), partitions, settings };
+        let topic = match self.broker.topics.create(&spec, self.names.topic_id(name)) {
+            // A record of the topic follows its creation in the log.
+            Ok((topic, _)) => topic,
+            Err(BrokerError::TopicExists(_)) => {
+                self.broker.topics.find(name).ok_or(BrokerError::UnknownTopicOrPartition)?
+            }
+            Err(error) => return Err(error),
+        };
+        tracing::info!(%group, topic = %name, partitions, "retry topic created");
+        self.serve_retry_topic(group, &topic);
+        Ok(topic)
+    }
+
+    fn serve_retry_topic(&self, group: &GroupId, topic: &Topic) {
+        let log = |partition: &Partition| {
+            let known = self.broker.offsets.committed(group, &topic.name, partition.index);
+            let committed = known.map_or(0, |known| known.offset);
+            RetryPartitionLog { stream: partition.stream, committed }
+        };
+        self.engine.serve_retry_topic(group, topic.partitions.iter().map(log).collect());
+    }
+
+    /// A topic was created, grown or deleted: the engine learns of it if it is a retry topic.
+    pub(in crate::route) fn retry_topic_changed(&self, name: &TopicName) {
+        let Some(group) = self.group_served_here(name) else { return };
+        match self.broker.topics.find(name) {
+            Some(topic) => self.serve_retry_topic(&group, &topic),
+            None => self.engine.serve_retry_topic(&group, Vec::new()),
+        }
+    }
+
+    /// Tells the engine the retry topics of the last run, and what their groups committed.
+    pub fn reopen_retry_topics(&self) {
+        for topic in self.broker.topics.list() {
+            let Some(group) = self.group_served_here(&topic.name) else { continue };
+            self.serve_retry_topic(&group, &topic);
+            let committed = topic.partitions.iter().filter_map(|partition| {
+                let index = partition.index;
+                let known = self.broker.offsets.committed(&group, &topic.name, index)?;
+                Some((topic.name.clone(), index, known.offset))
+            });
+            self.engine.note_commits(&group, committed.collect());
+        }
+    }
+
+    /// Makes the retry topics that a subscription names.
+    pub(in crate::route) fn make_subscribed(&self, metadata: &bytes::Bytes) {
+        if let Ok(subscription) = Subscription::parse(metadata) {
+            for topic in &subscription.topics {
+                self.place_or_make(topic);
+            }
+        }
+    }
+
+    /// The number of partitions of a group's retry topic.
+    pub(in crate::route) fn retry_partitions(&self, group: &GroupId) -> i32 {
+        if self.upstream.is_some() {
+            return RETRY_PARTITIONS;
+        }
+        match self.broker.topics.find(&self.names.retry_topic(group)) {
+            Some(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
+            None => self.new_partitions(group),
+        }
+    }
+
+    /// The delivery at an offset of a retry topic.
+    pub fn delivery_at(
+        &self,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> Option<LaneOffset> {
+        if self.upstream.is_some() {
+            return LaneOffset::from_kafka(offset);
+        }
+        let topic = self.broker.topics.find(topic)?;
+        let of = topic.partition(partition)?;
+        let is_released = (0..self.broker.bounds(of).next).contains(&offset);
+        let index = u16::try_from(partition).ok().filter(|_| is_released)?;
+        Some(LaneOffset::in_stream(index, of.stream.0, offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_is_kept_for_a_day_after_the_commit() {
+        let (mut marks, of) = (TrimMarks::default(), (TopicName::new("reprise.retry.shop"), 0));
+        let mut note = |hour: u64, offset| marks.note(of.clone(), MonoMs(hour * HOUR_MS), offset);
+        assert_eq!([note(0, 5), note(1, 7), note(23, 9)], [None; 3]);
+        assert_eq!(note(24, 9), Some(5));
+        assert_eq!(note(25, 3), Some(3), "never above the commit, which was reset");
+        assert_eq!(note(46, 20), None);
+        assert_eq!(note(47, 20), Some(9));
+    }
+}
