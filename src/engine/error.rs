@@ -21,9 +21,6 @@ pub enum EngineError {
         bytes: u64,
         most: u64,
     },
-    /// A gap in an idempotent producer's sequence numbers, or a batch older than those remembered.
-    #[error("the producer's sequence number is out of order")]
-    OutOfOrderSequence,
     /// The batch has an older epoch of the producer.
     #[error("a newer epoch of this producer has written already")]
     InvalidProducerEpoch,

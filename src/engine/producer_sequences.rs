@@ -1,7 +1,8 @@
 //! Idempotent producers on retry topics: a repeated nack batch is acknowledged, but counts once.
 //!
-//! The last five batches of each (group, producer id) are journalled in one atomic group with their
-//! facts: a crash keeps both or neither.
+//! The last five batches of each (group, producer id, partition) are journalled in one atomic group
+//! with their facts: a crash keeps both or neither. Gaps are accepted: nacks need no order, and a
+//! nack that is repeated later names a known failure.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,14 @@ use crate::model::{GroupId, WallMs};
 use crate::wire::idempotence::{ProducerWindow, SeenBatch, SequenceCheck};
 
 /// The version byte of stored producer sequences.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Producer id, epoch and sequence numbers of an idempotent producer's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerSequence {
     pub id: i64,
+    /// The partition of the retry topic that the batch names.
+    pub partition: i32,
     pub epoch: i16,
     /// Sequence number of the batch's first record.
     pub first: i32,
@@ -26,21 +29,29 @@ pub struct ProducerSequence {
     pub last: i32,
 }
 
+impl ProducerSequence {
+    fn key(self, group: &GroupId) -> ProducerKey {
+        (group.clone(), self.id, self.partition)
+    }
+}
+
 /// Relation of a batch to its producer's earlier batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceVerdict {
     New,
     Repeated,
-    OutOfOrder,
     Fenced,
 }
+
+/// The group, the producer id and the partition.
+type ProducerKey = (GroupId, i64, i32);
 
 /// The last batches of one producer, and the time of the latest.
 pub(super) type ProducerHistory = (ProducerWindow, WallMs);
 
 #[derive(Debug)]
 pub(super) struct ProducerSequences {
-    windows: BTreeMap<(GroupId, i64), ProducerHistory>,
+    windows: BTreeMap<ProducerKey, ProducerHistory>,
     expire_after_ms: u64,
 }
 
@@ -52,25 +63,33 @@ impl ProducerSequences {
 
     /// Checks a batch against its producer's earlier batches.
     pub(super) fn check(&self, group: &GroupId, producer: ProducerSequence) -> SequenceVerdict {
-        let Some((window, _)) = self.windows.get(&(group.clone(), producer.id)) else {
+        let Some((window, _)) = self.windows.get(&producer.key(group)) else {
             return SequenceVerdict::New;
         };
         match window.check(producer.epoch, producer.first, producer.last) {
-            SequenceCheck::InOrder => SequenceVerdict::New,
+            SequenceCheck::InOrder | SequenceCheck::OutOfOrder => SequenceVerdict::New,
             SequenceCheck::Duplicate { .. } => SequenceVerdict::Repeated,
-            SequenceCheck::OutOfOrder => SequenceVerdict::OutOfOrder,
             SequenceCheck::FencedEpoch => SequenceVerdict::Fenced,
         }
     }
 
     /// The state of a producer, for [`ProducerSequences::restore`].
-    pub(super) fn of(&self, group: &GroupId, id: i64) -> Option<ProducerHistory> {
-        self.windows.get(&(group.clone(), id)).cloned()
+    pub(super) fn of(
+        &self,
+        group: &GroupId,
+        producer: ProducerSequence,
+    ) -> Option<ProducerHistory> {
+        self.windows.get(&producer.key(group)).cloned()
     }
 
     /// Restores a producer's state after a batch that is not in the log.
-    pub(super) fn restore(&mut self, group: &GroupId, id: i64, before: Option<ProducerHistory>) {
-        let of = (group.clone(), id);
+    pub(super) fn restore(
+        &mut self,
+        group: &GroupId,
+        producer: ProducerSequence,
+        before: Option<ProducerHistory>,
+    ) {
+        let of = producer.key(group);
         match before {
             Some(before) => drop(self.windows.insert(of, before)),
             None => drop(self.windows.remove(&of)),
@@ -84,7 +103,7 @@ impl ProducerSequences {
         producer: ProducerSequence,
         now: WallMs,
     ) -> NewEntry {
-        let (window, seen) = self.windows.entry((group.clone(), producer.id)).or_default();
+        let (window, seen) = self.windows.entry(producer.key(group)).or_default();
         *seen = now;
         window.record(
             producer.epoch,
@@ -97,12 +116,12 @@ impl ProducerSequences {
         let mut head = vec![VERSION];
         head.extend(now.0.to_le_bytes());
         let head = EncodedHead::of(postcard::to_extend(window, head));
-        NewEntry::keyed(kind::STAMP, key(group, producer.id), head, Bytes::new())
+        NewEntry::keyed(kind::STAMP, stored_key(&producer.key(group)), head, Bytes::new())
     }
 
     /// Restores a producer from a stored entry.
     pub(super) fn replay(&mut self, entry: &JournalEntry) {
-        let Some((id, group)) = entry.key.as_deref().and_then(read_key) else { return };
+        let Some(of) = entry.key.as_deref().and_then(read_key) else { return };
         let stored = entry.head.split_first().filter(|(version, _)| **version == VERSION);
         let window =
             stored.and_then(|(_, rest)| rest.split_first_chunk::<8>()).and_then(|(seen, rest)| {
@@ -110,8 +129,8 @@ impl ProducerSequences {
                 Some((window, WallMs(i64::from_le_bytes(*seen))))
             });
         match window {
-            Some(window) => self.windows.insert((group, id), window),
-            None => self.windows.remove(&(group, id)),
+            Some(window) => self.windows.insert(of, window),
+            None => self.windows.remove(&of),
         };
     }
 
@@ -125,24 +144,27 @@ impl ProducerSequences {
             .collect();
         silent
             .into_iter()
-            .map(|(group, id)| {
-                let tombstone = NewEntry::tombstone(kind::STAMP, key(&group, id));
-                self.windows.remove(&(group, id));
+            .map(|of| {
+                let tombstone = NewEntry::tombstone(kind::STAMP, stored_key(&of));
+                self.windows.remove(&of);
                 tombstone
             })
             .collect()
     }
 }
 
-fn key(group: &GroupId, id: i64) -> Bytes {
+fn stored_key((group, id, partition): &ProducerKey) -> Bytes {
     let mut key = id.to_be_bytes().to_vec();
+    key.extend(partition.to_be_bytes());
     key.extend(group.as_str().as_bytes());
     key.into()
 }
 
-fn read_key(key: &[u8]) -> Option<(i64, GroupId)> {
-    let (id, group) = key.split_first_chunk::<8>()?;
-    Some((i64::from_be_bytes(*id), GroupId::new(std::str::from_utf8(group).ok()?)))
+fn read_key(key: &[u8]) -> Option<ProducerKey> {
+    let (id, rest) = key.split_first_chunk::<8>()?;
+    let (partition, group) = rest.split_first_chunk::<4>()?;
+    let group = GroupId::new(std::str::from_utf8(group).ok()?);
+    Some((group, i64::from_be_bytes(*id), i32::from_be_bytes(*partition)))
 }
 
 #[cfg(test)]
@@ -156,7 +178,8 @@ mod tests {
     #[test]
     fn a_repeated_batch_is_known_again_after_a_restart() {
         let group = GroupId::new("shop");
-        let batch = |first| ProducerSequence { id: 7, epoch: 0, first, last: first + 1 };
+        let batch =
+            |first| ProducerSequence { id: 7, partition: 2, epoch: 0, first, last: first + 1 };
         let mut stamps = ProducerSequences::new(1_000);
         stamps.record(&group, batch(0), WallMs(5));
         let entry = stamps.record(&group, batch(2), WallMs(6));
@@ -165,7 +188,9 @@ mod tests {
         assert_eq!(again.check(&group, batch(0)), SequenceVerdict::Repeated);
         assert_eq!(again.check(&group, batch(2)), SequenceVerdict::Repeated);
         assert_eq!(again.check(&group, batch(4)), SequenceVerdict::New);
-        assert_eq!(again.check(&group, batch(6)), SequenceVerdict::OutOfOrder);
+        assert_eq!(again.check(&group, batch(6)), SequenceVerdict::New, "gaps are accepted");
+        let elsewhere = ProducerSequence { partition: 1, ..batch(2) };
+        assert_eq!(again.check(&group, elsewhere), SequenceVerdict::New);
         assert_eq!(again.check(&GroupId::new("other"), batch(2)), SequenceVerdict::New);
         assert!(again.expire(WallMs(1_005)).is_empty(), "it was there a second ago");
         let tombstones = again.expire(WallMs(1_006));
@@ -176,10 +201,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_stored_by_version_1_is_read_for_ever() {
+    fn stored_sequences_keep_their_format() {
         let group = GroupId::new("g");
-        let batch = ProducerSequence { id: 1, epoch: 2, first: 3, last: 4 };
-        let stored_once: Vec<u8> = vec![1, 5, 0, 0, 0, 0, 0, 0, 0, 1, 4, 1, 6, 8, 0];
+        let batch = ProducerSequence { id: 1, partition: 0, epoch: 2, first: 3, last: 4 };
+        let stored_once: Vec<u8> = vec![2, 5, 0, 0, 0, 0, 0, 0, 0, 1, 4, 1, 6, 8, 0];
         let mut stamps = ProducerSequences::new(1_000);
         let mut entry = stored(&stamps.record(&group, batch, WallMs(5)));
         assert_eq!(entry.head, stored_once, "the format has changed: give it a new version");

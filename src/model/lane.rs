@@ -42,6 +42,11 @@ impl LaneOffset {
         Self { slot: RetryPartition(partition), sequence }
     }
 
+    /// The stream of a delivery in a stream.
+    pub fn stream(self) -> u32 {
+        u32::try_from(self.sequence >> STREAM_SHIFT).unwrap_or(u32::MAX)
+    }
+
     /// The offset in the stream.
     pub fn offset(self) -> i64 {
         i64::try_from(self.sequence & STREAM_OFFSET_MAX).unwrap_or(i64::MAX)
@@ -73,7 +78,8 @@ mod tests {
     fn a_delivery_in_a_stream_keeps_its_offset_and_no_other_stream_repeats_it() {
         let lane = |stream, offset| LaneOffset::in_stream(2, stream, offset);
         assert_eq!(lane(7, 57).offset(), 57);
-        assert_eq!(lane(0, 0).offset(), 0);
+        assert_eq!((lane(0, 0).offset(), lane(0, 0).stream()), (0, 0));
+        assert_eq!(lane(7, i64::MAX).stream(), 7);
         assert!(lane(7, i64::MAX) < lane(8, 0), "a later stream comes behind");
         assert_eq!(lane(u32::MAX, 5).offset(), 5);
     }

@@ -110,8 +110,8 @@ pub enum LedgerInput {
         /// The first unacknowledged place.
         up_to: LaneOffset,
     },
-    /// The retry topic of a group was deleted. Not answered.
-    RetryTopicGone { group: GroupId },
+    /// The retry topic of a group has these streams; without any it is deleted. Not answered.
+    RetryTopicServed { group: GroupId, streams: Vec<u32> },
     /// A transaction that was to commit `up_to` was aborted: the slot's inflight entries below
     /// return to the queue. Not answered.
     Aborted {

@@ -81,7 +81,6 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
         | EngineError::Job(_) => ResponseError::InvalidRecord,
         // Java producers split a batch that is refused with this error and send it again.
         EngineError::BatchTooLarge { .. } => ResponseError::MessageTooLarge,
-        EngineError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
         EngineError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
         EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
         EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
@@ -112,7 +111,6 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
         | EngineError::TopicGone
         | EngineError::Job(_)
         | EngineError::BatchTooLarge { .. }
-        | EngineError::OutOfOrderSequence
         | EngineError::InvalidProducerEpoch
         | EngineError::Append(_)
         | EngineError::Journal(_)

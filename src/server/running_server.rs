@@ -102,6 +102,8 @@ impl Server {
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
         self.engine.policies(self.router.clock, policies);
+        // A group may have its retry topic again.
+        self.router.reopen_retry_topics();
         self.limits.send_replace(limits(&reload.config));
         self.router.budget.resize(memory(&reload.config));
         self.config.send_replace(reload.config);

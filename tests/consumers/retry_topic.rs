@@ -1,7 +1,14 @@
 //! The retry topic of a sidecar by itself: an ordinary topic, into which due retries are released.
 
-use kafka_protocol::messages::{DeleteTopicsRequest, MetadataRequest};
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use kafka_protocol::messages::{
+    CreateTopicsRequest, DeleteTopicsRequest, IncrementalAlterConfigsRequest, MetadataRequest,
+};
 
+use reprise::wire::ResponseError;
 use reprise::wire::partitioner::partition_of;
 
 use crate::support::batch::{Got, unpack};
@@ -175,6 +182,45 @@ fn a_deleted_topic_gives_its_retries_to_the_next_one() {
     assert_eq!((texts(&got), first.position()), (vec!["b".to_owned(), "c".to_owned()], 0));
     first.done(2);
     assert!(server.pending("shop").is_empty());
+}
+
+#[test]
+fn a_topic_made_anew_has_another_id() {
+    let (server, mut first) = released("retry: {levels: 20ms}", &["a"]);
+    let id = |member: &mut Member| member.client.metadata(12, &[RETRY]).topics[0].topic_id;
+    let before = id(&mut first);
+    let request = DeleteTopicsRequest::default().with_topic_names(vec![s(RETRY)]);
+    assert_eq!(first.client.call(3, &request).responses[0].error_code, 0);
+    assert_ne!(id(&mut first), before, "its readers must not keep their position");
+    assert_eq!(server.pending("shop").len(), 1);
+}
+
+#[test]
+fn a_retry_topic_keeps_its_retries_whatever_its_settings() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (name, value) = (s("retention.ms"), Some(s("1000")));
+    let config = CreatableTopicConfig::default().with_name(name).with_value(value);
+    let topic = CreatableTopic::default()
+        .with_name(s(RETRY))
+        .with_num_partitions(2)
+        .with_replication_factor(1)
+        .with_configs(vec![config]);
+    let made = client.call(7, &CreateTopicsRequest::default().with_topics(vec![topic]));
+    assert_eq!(made.topics[0].error_code, 0);
+    let settings = made.topics[0].configs.as_ref().unwrap();
+    let kept = settings.iter().find(|one| one.name.as_str() == "retention.ms").unwrap();
+    assert_eq!(kept.value.as_deref(), Some("-1"));
+    let change =
+        AlterableConfig::default().with_name(s("retention.ms")).with_value(Some(s("1000")));
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(s(RETRY))
+        .with_configs(vec![change]);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    let answer = &client.call(1, &request).responses[0];
+    assert_eq!(answer.error_code, ResponseError::PolicyViolation.code());
+    assert!(answer.error_message.as_ref().unwrap().contains("keeps each retry"), "{answer:?}");
 }
 
 #[test]

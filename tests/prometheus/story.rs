@@ -19,12 +19,13 @@ const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 /// Records of tests are years old, so retention is off. Members stay without a heartbeat for
 /// minutes. The first failure has the delay of level 3, the second that of level 4.
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
     "node_id=1000",
     "journal.ephemeral=accept",
     "topics.retention=unlimited",
     "membership.session_timeout_max=1d",
     "retry.levels=10ms 50ms 100ms 1h",
+    "retry.partitions=1",
 ];
 
 pub(crate) struct Story {

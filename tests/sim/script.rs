@@ -175,7 +175,13 @@ impl Script {
         let batch = NackBatch {
             group: group.clone(),
             by: Reporter { member: None, client: "sim".into() },
-            producer: stamp.map(|(id, first, last)| ProducerSequence { id, epoch: 0, first, last }),
+            producer: stamp.map(|(id, first, last)| ProducerSequence {
+                id,
+                partition: 0,
+                epoch: 0,
+                first,
+                last,
+            }),
             nacks: nacks.iter().map(request).collect(),
         };
         let engine = self.world.running.as_ref().unwrap().engine.clone();

@@ -139,6 +139,14 @@ impl Topics {
 }
 
 impl SettingChange {
+    /// The name, and the value that it gets.
+    pub fn setting(&self) -> (&str, Option<&str>) {
+        match self {
+            Self::Set(name, value) => (name, Some(value)),
+            _ => (self.name(), None),
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             Self::Set(name, _)

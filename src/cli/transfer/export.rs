@@ -87,8 +87,8 @@ fn take(args: &ExportArgs) -> Result<bool, CommandFailure> {
     }
     if inflight > 0 {
         complain(&format!(
-            "{inflight} handed out and left to their members: wait for their end, then run this \
-             once more"
+            "{inflight} delivered and left to their members: run this once more when they are \
+             committed or have failed"
         ));
     }
     if held > 0 {

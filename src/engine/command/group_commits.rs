@@ -4,8 +4,8 @@ use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::model::{GroupId, TopicName};
-use crate::retry::LedgerAnswer;
+use crate::model::{GroupId, TopicName, TopicPartition};
+use crate::retry::{LedgerAnswer, LedgerInput};
 
 /// Committed offsets of a group, by topic and partition.
 struct GroupCommits {
@@ -41,12 +41,23 @@ impl Request for GroupCommits {
     /// a failed offset does not keep the others from being reported
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let mut answer = Ok(());
+        let (group, now) = (self.group, driver.clock.now().mono);
         for (topic, partition, offset) in self.offsets {
-            let input = driver.commit_of(self.group.clone(), topic.clone(), partition, offset);
+            let of = TopicPartition { topic: topic.clone(), partition };
+            let delivery = driver.delivery_at(&group, &of, offset);
+            let input = match delivery {
+                Some(up_to) => LedgerInput::RetryCommit { group: group.clone(), up_to },
+                None => {
+                    LedgerInput::OriginCommit { group: group.clone(), topic, partition, offset }
+                }
+            };
             match driver.ask(input) {
                 Ok(Some(LedgerAnswer::Acknowledged(count))) if count > 0 => {
+                    if let Some(up_to) = delivery {
+                        driver.mover.committed(&group, up_to, count, now);
+                    }
                     let count = u64::try_from(count).unwrap_or(u64::MAX);
-                    driver.metrics.record_acked(self.group.as_str(), topic.as_str(), count);
+                    driver.metrics.record_acked(group.as_str(), of.topic.as_str(), count);
                 }
                 Ok(_) => {}
                 Err(error) => answer = answer.and(Err(error)),

@@ -99,7 +99,7 @@ impl Driver {
         let judged = self.judge(now, (&group, evidence), nacks)?;
         let JudgedNacks { nacks, records, leaves, charged, failures, pending, windows, .. } =
             judged;
-        let before = producer.map(|producer| (producer, self.stamps.of(&group, producer.id)));
+        let before = producer.map(|producer| (producer, self.stamps.of(&group, producer)));
         let batch = JudgedBatch { by, evidence, producer, nacks, records };
         let outcomes = match self.journal_batch(now, &group, batch, windows) {
             Ok(outcomes) => outcomes,
@@ -107,7 +107,7 @@ impl Driver {
                 // The batch is not in the log, so its producer may repeat it; its windows are still
                 // true.
                 if let Some((producer, before)) = before {
-                    self.stamps.restore(&group, producer.id, before);
+                    self.stamps.restore(&group, producer, before);
                 }
                 self.put_back(&group, pending);
                 return Err(error);
@@ -194,7 +194,6 @@ impl Driver {
         match self.stamps.check(group, producer) {
             SequenceVerdict::New => Ok(false),
             SequenceVerdict::Repeated => Ok(true),
-            SequenceVerdict::OutOfOrder => Err(EngineError::OutOfOrderSequence),
             SequenceVerdict::Fenced => Err(EngineError::InvalidProducerEpoch),
         }
     }

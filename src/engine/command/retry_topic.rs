@@ -6,30 +6,45 @@ use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::mover::RetryPartitionLog;
 use crate::model::{GroupId, MonoMs};
-use crate::retry::LedgerInput;
+use crate::retry::{Entries, LedgerInput};
 
-/// The retry topic of a group has these partitions now; without any it is deleted.
-struct ServeTopic {
+/// Partitions of a group's retry topic; without any it is deleted.
+struct RetryTopicUpdate {
     group: GroupId,
     partitions: Vec<RetryPartitionLog>,
 }
 
-/// Nothing: the answer comes behind the commands before it.
-struct CatchUp;
+/// A command without effect: its answer follows the effects of all earlier commands.
+struct Barrier;
 
-/// Somebody began to read the retry topic of the group.
-struct Reads(GroupId);
+/// The end of the retry topics that the start has found.
+struct Reopened;
+
+/// A client's first Fetch of the group's retry topic, after none for a while.
+struct FirstRead(GroupId);
 
 impl Engine {
     /// Releases the group's retries into these partitions of its retry topic. Without any the topic
     /// is deleted.
     pub fn serve_retry_topic(&self, group: &GroupId, partitions: Vec<RetryPartitionLog>) {
-        self.report(ServeTopic { group: group.clone(), partitions });
+        self.readers.set_served(group, !partitions.is_empty());
+        self.report(RetryTopicUpdate { group: group.clone(), partitions });
+    }
+
+    /// Whether the engine knows the partitions of the group's retry topic.
+    pub fn serves_retry_topic(&self, group: &GroupId) -> bool {
+        self.readers.is_served(group)
+    }
+
+    /// Each retry topic has been served since the start: retries released to any other are due
+    /// again.
+    pub fn retry_topics_reopened(&self) {
+        self.report(Reopened);
     }
 
     /// Waits until the commands queued before are done; a failure shows with the next one.
     pub async fn caught_up(&self) {
-        let done = self.call_at_once(CatchUp).await;
+        let done = self.call_at_once(Barrier).await;
         if let Err(error) = done {
             tracing::debug!(%error, "the engine has not caught up");
         }
@@ -37,8 +52,8 @@ impl Engine {
 
     /// Notes a Fetch of the group's retry topic.
     pub fn reads_retries(&self, group: &GroupId, now: MonoMs) {
-        if self.readers.read(group, now) {
-            self.report(Reads(group.clone()));
+        if self.readers.note_fetch(group, now) {
+            self.report(FirstRead(group.clone()));
         }
     }
 
@@ -53,26 +68,42 @@ impl Engine {
     }
 }
 
-impl Request for ServeTopic {
+impl Request for RetryTopicUpdate {
     type Answer = ();
 
     const IS_EVENT: bool = true;
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let Self { group, partitions } = self;
+        let streams = partitions.iter().map(|of| of.stream.0).collect();
         if partitions.is_empty() {
             driver.mover.topics.remove(&group);
-            return driver.note(LedgerInput::RetryTopicGone { group });
+        } else {
+            driver.skip_failed(&group, &partitions);
+            driver.mover.topics.entry(group.clone()).or_default().set_partitions(&partitions);
         }
-        driver.skip_failed(&group, &partitions);
-        let streams = partitions.iter().map(|of| of.stream).collect();
-        driver.mover.topics.entry(group.clone()).or_default().streams = streams;
+        driver.note(LedgerInput::RetryTopicServed { group: group.clone(), streams })?;
         driver.mover.wake(&group);
         Ok(())
     }
 }
 
-impl Request for CatchUp {
+impl Request for Reopened {
+    type Answer = ();
+
+    const IS_EVENT: bool = true;
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        for group in driver.ledger.store().groups() {
+            if !driver.mover.has_topic(&group) {
+                driver.note(LedgerInput::RetryTopicServed { group, streams: Vec::new() })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Request for Barrier {
     type Answer = ();
 
     fn run(self, _: &mut Driver) -> Result<(), EngineError> {
@@ -80,7 +111,7 @@ impl Request for CatchUp {
     }
 }
 
-impl Request for Reads {
+impl Request for FirstRead {
     type Answer = ();
 
     const IS_EVENT: bool = true;

@@ -3,23 +3,27 @@
 //! **Invariant:** a retry enters the topic in the same atomic group as its entry notes that. A
 //! crash leaves both or neither.
 //!
-//! Nothing is released while nobody reads the topic, and at most [`WINDOW`] retries lie in a
-//! partition beyond the group's commit. So the rest can be listed, delayed and ended.
+//! Nothing is released while nobody reads the topic, and a [`ReleaseWindow`] bounds the retries
+//! beyond the group's commit. So the rest can be listed, delayed and ended.
 
 mod releasing;
+mod scan;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+use crate::engine::mover::scan::Scan;
+use crate::engine::mover::window::ReleaseWindow;
 use crate::journal::StreamId;
-use crate::model::{EntryId, GroupId, LaneOffset, MonoMs};
+use crate::model::{GroupId, LaneOffset, MonoMs};
 
-/// Retries in one partition of a retry topic beyond the group's commit.
-const WINDOW: usize = 4_096;
 /// A topic that nobody fetched for this long has no reader.
 const READ_MS: u64 = 60_000;
+/// Groups that get a slice before other work runs.
+const GROUPS_AT_ONCE: usize = 8;
 
 /// A partition of a retry topic.
 #[derive(Clone, Copy, Debug)]
@@ -29,24 +33,40 @@ pub struct RetryPartitionLog {
     pub committed: i64,
 }
 
-/// The last Fetch of each group's retry topic.
+/// The last Fetch of each group's retry topic, and the groups whose topic is served.
 #[derive(Debug, Default)]
-pub(super) struct RetryReaders(Mutex<BTreeMap<GroupId, MonoMs>>);
+pub(super) struct RetryReaders {
+    last: Mutex<BTreeMap<GroupId, MonoMs>>,
+    served: Mutex<BTreeSet<GroupId>>,
+}
 
 impl RetryReaders {
+    pub(super) fn is_served(&self, group: &GroupId) -> bool {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).contains(group)
+    }
+
+    pub(super) fn set_served(&self, group: &GroupId, is_served: bool) {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_served {
+            served.insert(group.clone());
+        } else {
+            served.remove(group);
+        }
+    }
+
     /// Notes a Fetch; true: nobody read the topic before.
-    pub(super) fn read(&self, group: &GroupId, now: MonoMs) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn note_fetch(&self, group: &GroupId, now: MonoMs) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = last.insert(group.clone(), now);
         before.is_none_or(|before| now.since(before) >= READ_MS)
     }
 
     pub(super) fn forget(&self, group: &GroupId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(group);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(group);
     }
 
     pub(super) fn is_read(&self, group: &GroupId, now: MonoMs) -> bool {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.get(group).is_some_and(|last| now.since(*last) < READ_MS)
     }
 }
@@ -55,20 +75,56 @@ impl RetryReaders {
 #[derive(Debug, Default)]
 pub(super) struct Mover {
     pub(super) topics: BTreeMap<GroupId, RetryTopic>,
-    /// Groups whose due retries may be released now.
+    /// Groups whose due retries may be released.
     ready: BTreeSet<GroupId>,
-    /// Earliest time of the next step, after a step that failed.
+    /// The group with the last slice.
+    last: Option<GroupId>,
+    /// Earliest time of the next slice, after the engine could not decide.
     not_before: MonoMs,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct RetryTopic {
-    /// The stream of each partition.
-    pub(super) streams: Vec<StreamId>,
+    partitions: Vec<ReleasePartition>,
     /// Number of released records without a key.
     turn: i64,
-    /// Due retries that wait for the window of their partition.
-    behind: BTreeSet<EntryId>,
+    scan: Scan,
+}
+
+#[derive(Debug)]
+struct ReleasePartition {
+    stream: StreamId,
+    window: ReleaseWindow,
+}
+
+impl RetryTopic {
+    /// The topic has these partitions now.
+    pub(super) fn set_partitions(&mut self, partitions: &[RetryPartitionLog]) {
+        let mut known = std::mem::take(&mut self.partitions).into_iter().peekable();
+        let partition = |of: &RetryPartitionLog| {
+            let same = known.next_if(|known| known.stream == of.stream);
+            same.unwrap_or(ReleasePartition { stream: of.stream, window: ReleaseWindow::default() })
+        };
+        self.partitions = partitions.iter().map(partition).collect();
+        self.scan.forget_places();
+    }
+
+    /// Whether another retry may enter this partition, behind `unread` ones and `bytes` that are
+    /// about to enter.
+    fn has_room(&mut self, partition: u16, now: MonoMs, unread: usize, bytes: u64) -> bool {
+        let of = self.partitions.get_mut(usize::from(partition));
+        of.is_some_and(|of| of.window.has_room(now, unread, bytes))
+    }
+
+    fn streams(&self) -> impl Iterator<Item = StreamId> {
+        self.partitions.iter().map(|of| of.stream)
+    }
+
+    fn released(&mut self, partition: u16, last: i64, bytes: u64) {
+        if let Some(of) = self.partitions.get_mut(usize::from(partition)) {
+            of.window.released(last, bytes);
+        }
+    }
 }
 
 impl Mover {
@@ -80,20 +136,54 @@ impl Mover {
     /// The place of a record in the group's retry topic.
     pub(super) fn lane(&self, group: &GroupId, partition: i32, offset: i64) -> Option<LaneOffset> {
         let index = u16::try_from(partition).ok()?;
-        let stream = self.topics.get(group)?.streams.get(usize::from(index))?;
-        Some(LaneOffset::in_stream(index, stream.0, offset))
+        let of = self.topics.get(group)?.partitions.get(usize::from(index))?;
+        Some(LaneOffset::in_stream(index, of.stream.0, offset))
+    }
+
+    /// The group committed past `count` retries, up to this delivery.
+    pub(super) fn committed(
+        &mut self,
+        group: &GroupId,
+        up_to: LaneOffset,
+        count: usize,
+        now: MonoMs,
+    ) {
+        let topic = self.topics.get_mut(group);
+        let of = topic.and_then(|topic| topic.partitions.get_mut(usize::from(up_to.slot.0)));
+        if let Some(of) = of {
+            of.window.committed(now, up_to.offset(), count);
+        }
     }
 
     /// Due retries of the group may be released.
     pub(super) fn wake(&mut self, group: &GroupId) {
         if let Some(topic) = self.topics.get_mut(group) {
-            topic.behind.clear();
+            topic.scan.wake();
             self.ready.insert(group.clone());
         }
     }
 
-    /// Time of the next step; `None`: there is nothing to do.
+    /// Time of the next slice; `None`: there is nothing to do.
     pub(super) fn alarm(&self) -> Option<MonoMs> {
-        (!self.ready.is_empty()).then_some(self.not_before)
+        let first = self.ready.iter().map(|group| self.alarm_of(group)).min();
+        first.map(|first| first.max(self.not_before))
+    }
+
+    fn alarm_of(&self, group: &GroupId) -> MonoMs {
+        self.topics.get(group).map_or(MonoMs(0), |topic| topic.scan.alarm())
+    }
+
+    /// The groups of the next slices, each in turn.
+    fn take_ready(&mut self, now: MonoMs) -> Vec<GroupId> {
+        let is_due = |group: &&GroupId| self.alarm_of(group) <= now;
+        let (before, behind): (Vec<&GroupId>, Vec<&GroupId>) =
+            self.ready.iter().filter(is_due).partition(|group| Some(*group) <= self.last.as_ref());
+        let next = behind.into_iter().chain(before).take(GROUPS_AT_ONCE);
+        let next: Vec<GroupId> = next.cloned().collect();
+        for group in &next {
+            self.ready.remove(group);
+        }
+        self.last = next.last().cloned().or(self.last.take());
+        next
     }
 }

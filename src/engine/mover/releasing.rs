@@ -1,15 +1,14 @@
 //! Release of due retries, a slice of each group at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::engine::arrival::Arrival;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
-use crate::engine::mover::{RetryPartitionLog, WINDOW};
-use crate::journal::{AppendError, NewEntry};
-use crate::model::{
-    EntryId, GroupId, LaneOffset, Moment, MonoMs, RetryPartition, TopicName, TopicPartition,
-};
+use crate::engine::mover::scan::NextSlice;
+use crate::engine::mover::{RetryPartitionLog, RetryTopic};
+use crate::journal::{AppendError, NewEntry, StreamId};
+use crate::model::{EntryId, GroupId, LaneOffset, Moment, MonoMs, RetryPartition, TopicPartition};
 use crate::retry::{Entries, Fact, LedgerInput};
 use crate::wire::batch::RawRecord;
 use crate::wire::partitioner::partition_of;
@@ -18,8 +17,6 @@ use crate::wire::partitioner::partition_of;
 const SLICE_RECORDS: usize = 256;
 /// Bytes of a slice; only its first record may exceed them.
 const SLICE_BYTES: u64 = 1 << 20;
-/// Due retries passed over because the window of their partition is full.
-const BEHIND_MAX: usize = WINDOW;
 /// Pause between tries while the disk is full.
 pub(super) const FULL_MS: u64 = 1_000;
 /// Pause between tries while the disk cannot keep up.
@@ -27,39 +24,29 @@ const BUSY_MS: u64 = 10;
 /// Pause after a record that cannot be read now.
 const UNREAD_MS: u64 = 30_000;
 
-/// The next step for a group.
-enum Next {
-    /// A later event wakes it.
-    Nothing,
-    More,
-    After(u64),
-}
-
 impl Driver {
-    /// Releases one slice of each group with due retries.
+    /// Releases a slice of each group with due retries.
     pub(in crate::engine) fn see_to_retries(&mut self, now: Moment) {
-        if self.mover.ready.is_empty() || now.mono < self.mover.not_before {
+        if self.mover.alarm().is_none_or(|at| now.mono < at) {
             return;
         }
         if self.ahead.is_some() || self.may_decide().is_err() {
             self.mover.not_before = now.mono.plus(FULL_MS);
             return;
         }
-        self.mover.not_before = MonoMs(0);
-        for group in std::mem::take(&mut self.mover.ready) {
+        for group in self.mover.take_ready(now.mono) {
             let next = self.release(&group, now).unwrap_or_else(|error| {
                 tracing::error!(
                     %group, %error,
                     "R0428 due retries could not enter their retry topic: they wait; check the disk"
                 );
-                Next::After(FULL_MS)
+                NextSlice::Pause(FULL_MS)
             });
-            match next {
-                Next::Nothing => continue,
-                Next::More => {}
-                Next::After(ms) => self.mover.not_before = now.mono.plus(ms),
+            let Some(topic) = self.mover.topics.get_mut(&group) else { continue };
+            topic.scan.set_next(now.mono, next);
+            if next != NextSlice::OnEvent {
+                self.mover.ready.insert(group);
             }
-            self.mover.ready.insert(group);
         }
     }
 
@@ -83,25 +70,25 @@ impl Driver {
         }
     }
 
-    fn release(&mut self, group: &GroupId, now: Moment) -> Result<Next, EngineError> {
-        if !self.mover.has_topic(group) || !self.readers.is_read(group, now.mono) {
-            return Ok(Next::Nothing);
+    fn release(&mut self, group: &GroupId, now: Moment) -> Result<NextSlice, EngineError> {
+        let has_reader = self.readers.is_read(group, now.mono);
+        if !has_reader || !self.has_room(group, now.mono) {
+            return Ok(self.end_pass(group, now.mono));
         }
-        let wanted = SLICE_RECORDS + self.behind(group).len();
-        let due = self.ledger.store().due(group, now.wall, wanted);
-        let has_more = due.len() == wanted;
-        let mut due: Vec<EntryId> =
-            due.into_iter().filter(|id| !self.behind(group).contains(id)).collect();
-        let may = self.ledger.may_release(now, group, due.len());
-        let is_paced = may < due.len();
-        due.truncate(may);
+        let (allowed, wait_ms) = self.ledger.may_release(now, group, SLICE_RECORDS);
+        if allowed == 0 {
+            return Ok(NextSlice::After(wait_ms));
+        }
+        let mut last = self.mover.topics.get(group).and_then(|topic| topic.scan.after());
+        let due = self.ledger.store().due_behind(group, last, now.wall, SLICE_RECORDS);
+        let mut next = (due.len() == SLICE_RECORDS).then_some(NextSlice::Now);
         let mut slice = Slice::default();
-        for id in due {
-            match self.add(group, id, &mut slice) {
+        for (at, id) in due {
+            match self.add(group, id, &mut slice, now.mono) {
                 Ok(true) => {}
                 Ok(false) => {
-                    self.enter_topic(group, slice, now)?;
-                    return Ok(Next::More);
+                    next = Some(NextSlice::Now);
+                    break;
                 }
                 Err(error) if error.is_damage() => {
                     tracing::error!(
@@ -113,27 +100,46 @@ impl Driver {
                 }
                 Err(EngineError::Append(error)) => {
                     let is_busy = matches!(error, AppendError::Overloaded { .. });
-                    self.enter_topic(group, slice, now)?;
-                    return Ok(Next::After(if is_busy { BUSY_MS } else { FULL_MS }));
+                    next = Some(NextSlice::Pause(if is_busy { BUSY_MS } else { FULL_MS }));
+                    break;
                 }
                 Err(error) => {
                     tracing::warn!(
                         entry = %id, %error,
                         "R0416 a retry cannot be read now: it is tried again; check the disk"
                     );
-                    self.enter_topic(group, slice, now)?;
-                    return Ok(Next::After(UNREAD_MS));
+                    let Some(topic) = self.mover.topics.get_mut(group) else { break };
+                    if !topic.scan.set_aside(id, now.mono.plus(UNREAD_MS)) {
+                        next = Some(NextSlice::Pause(UNREAD_MS));
+                        break;
+                    }
                 }
+            }
+            last = Some((at, id));
+            if slice.records.len() == allowed {
+                let is_paced = allowed < SLICE_RECORDS;
+                next = Some(if is_paced { NextSlice::After(wait_ms) } else { NextSlice::Now });
+                break;
             }
         }
         self.enter_topic(group, slice, now)?;
-        let more = has_more && !is_paced && self.behind(group).len() < BEHIND_MAX;
-        Ok(if more { Next::More } else { Next::Nothing })
+        let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(NextSlice::OnEvent) };
+        topic.scan.looked_at(last);
+        Ok(next.unwrap_or_else(|| topic.scan.end(now.mono)))
     }
 
-    fn behind(&self, group: &GroupId) -> &BTreeSet<EntryId> {
-        static NONE: BTreeSet<EntryId> = BTreeSet::new();
-        self.mover.topics.get(group).map_or(&NONE, |topic| &topic.behind)
+    fn end_pass(&mut self, group: &GroupId, now: MonoMs) -> NextSlice {
+        let topic = self.mover.topics.get_mut(group);
+        topic.map_or(NextSlice::OnEvent, |topic| topic.scan.end(now))
+    }
+
+    /// Whether a partition of the group's retry topic has room.
+    fn has_room(&mut self, group: &GroupId, now: MonoMs) -> bool {
+        let Some(topic) = self.mover.topics.get_mut(group) else { return false };
+        let ledger = &self.ledger;
+        (0_u16..).zip(&mut topic.partitions).any(|(index, of)| {
+            of.window.has_room(now, ledger.unread(group, RetryPartition(index)), 0)
+        })
     }
 
     /// Adds a retry to the slice, unless its partition is full; false: the slice is full.
@@ -142,13 +148,27 @@ impl Driver {
         group: &GroupId,
         id: EntryId,
         slice: &mut Slice,
+        now: MonoMs,
     ) -> Result<bool, EngineError> {
+        let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(false) };
+        if let Some(place) = topic.scan.place(id)
+            && let (count, bytes) = slice.of(place)
+            && let unread = self.ledger.unread(group, RetryPartition(place))
+            && !topic.has_room(place, now, unread + count, bytes)
+        {
+            topic.scan.leave(id, None);
+            return Ok(true);
+        }
+        if topic.scan.is_unreadable(id, now) {
+            return Ok(true);
+        }
         let bytes = self.ledger.store().record_bytes(id);
-        let sum = slice.bytes.saturating_add(bytes);
-        if !slice.records.is_empty() && sum > SLICE_BYTES {
+        let sum = slice.read_bytes.saturating_add(bytes);
+        if slice.read_bytes > 0 && sum > SLICE_BYTES {
             return Ok(false);
         }
         self.journal.admits_bytes(sum)?;
+        slice.read_bytes = sum;
         let at = self.ledger.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
         let body = match self.unwritten.body(at.seq) {
             Some(body) => body,
@@ -156,24 +176,26 @@ impl Driver {
         };
         let record = RawRecord::parse(&body)?;
         let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(false) };
-        let count = i32::try_from(topic.streams.len()).unwrap_or(i32::MAX);
+        let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+        let is_keyed = record.key.is_some();
         // A record without a key may go to any partition.
-        let tries = if record.key.is_some() { 1 } else { count };
-        let mut places = (0..tries).filter_map(|_| {
+        let tries = if is_keyed { 1 } else { count };
+        let mut of_key = None;
+        let place = (0..tries).find_map(|_| {
             let place = partition_of(record.key.as_deref(), topic.turn, count);
-            topic.turn = topic.turn.wrapping_add(i64::from(record.key.is_none()));
-            u16::try_from(place).ok()
-        });
-        let place = places.find(|place| {
-            let released = slice.released.get(place).copied().unwrap_or(0);
-            self.ledger.unread(group, RetryPartition(*place)) + released < WINDOW
+            topic.turn = topic.turn.wrapping_add(i64::from(!is_keyed));
+            let place = u16::try_from(place).ok()?;
+            of_key = is_keyed.then_some(place);
+            let (count, bytes) = slice.of(place);
+            let unread = self.ledger.unread(group, RetryPartition(place));
+            topic.has_room(place, now, unread + count, bytes).then_some(place)
         });
         let Some(index) = place else {
-            topic.behind.insert(id);
+            topic.scan.leave(id, of_key);
             return Ok(true);
         };
-        *slice.released.entry(index).or_default() += 1;
-        slice.bytes = sum;
+        let (count, released) = slice.released.entry(index).or_default();
+        (*count, *released) = (*count + 1, released.saturating_add(bytes));
         slice.records.push((id, index, record));
         Ok(true)
     }
@@ -189,13 +211,17 @@ impl Driver {
             return Ok(());
         }
         self.usable()?;
-        let streams = self.mover.topics.get(group).map(|topic| topic.streams.clone());
-        let streams = streams.unwrap_or_default();
+        let Slice { records, released, .. } = slice;
+        let topic = self.mover.topics.get(group);
+        let streams: Vec<StreamId> = topic.into_iter().flat_map(RetryTopic::streams).collect();
         let mut next: BTreeMap<u16, i64> = BTreeMap::new();
         let (mut facts, mut entries): (Vec<Fact>, Vec<NewEntry>) = (Vec::new(), Vec::new());
-        for (id, partition, record) in slice.records {
-            let Some(stream) = streams.get(usize::from(partition)) else { continue };
-            let Some(bounds) = self.journal.stream_bounds(*stream) else {
+        for (id, partition, record) in records {
+            if let Some(topic) = self.mover.topics.get_mut(group) {
+                topic.scan.released(id);
+            }
+            let Some(stream) = streams.get(usize::from(partition)).copied() else { continue };
+            let Some(bounds) = self.journal.stream_bounds(stream) else {
                 // The topic was deleted just now.
                 continue;
             };
@@ -205,35 +231,29 @@ impl Driver {
             facts.extend(self.handle(LedgerInput::Release { id, lane }).1);
             let Some(entry) = self.ledger.entry(id) else { continue };
             let headers = self.render.retry_headers(&entry);
-            entries.push(Arrival::marked(*stream, &record, &headers).entry(now));
+            entries.push(Arrival::marked(stream, &record, &headers).entry(now));
         }
         match self.append(&facts, &[], entries) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if let Some(topic) = self.mover.topics.get_mut(group) {
+                    for (partition, end) in next {
+                        let bytes = released.get(&partition).map_or(0, |(_, bytes)| *bytes);
+                        topic.released(partition, end - 1, bytes);
+                    }
+                }
+                Ok(())
+            }
             Err(EngineError::Append(AppendError::UnknownStream { .. })) => {
                 self.mover.topics.remove(group);
-                let gone = LedgerInput::RetryTopicGone { group: group.clone() };
-                facts.extend(self.handle(gone).1);
+                let served =
+                    LedgerInput::RetryTopicServed { group: group.clone(), streams: Vec::new() };
+                facts.extend(self.handle(served).1);
                 self.persist(&facts, &[], Vec::new())
             }
             Err(error) => {
                 self.append_failed(&error);
                 Err(error)
             }
-        }
-    }
-
-    /// The ledger's view of a committed offset.
-    pub(in crate::engine) fn commit_of(
-        &self,
-        group: GroupId,
-        topic: TopicName,
-        partition: i32,
-        offset: i64,
-    ) -> LedgerInput {
-        let of = TopicPartition { topic, partition };
-        match self.delivery_at(&group, &of, offset) {
-            Some(up_to) => LedgerInput::RetryCommit { group, up_to },
-            None => LedgerInput::OriginCommit { group, topic: of.topic, partition, offset },
         }
     }
 
@@ -254,7 +274,15 @@ impl Driver {
 struct Slice {
     /// Each with its partition and record.
     records: Vec<(EntryId, u16, RawRecord)>,
-    bytes: u64,
-    /// Number of records by partition.
-    released: BTreeMap<u16, usize>,
+    /// Bytes read for the slice, those of retries left waiting among them.
+    read_bytes: u64,
+    /// Number and bytes of the records, by partition.
+    released: BTreeMap<u16, (usize, u64)>,
+}
+
+impl Slice {
+    /// Number and bytes of the records for a partition.
+    fn of(&self, partition: u16) -> (usize, u64) {
+        self.released.get(&partition).copied().unwrap_or_default()
+    }
 }

@@ -7,12 +7,15 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::releasing::FULL_MS;
+use super::window::WINDOW;
 use super::*;
 use crate::clock::{Clock, Hand};
 use crate::engine::{Driver, Engine, EngineParts, NackBatch, NackRequest, Replay};
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, Origin, TopicName, WallMs};
-use crate::retry::{Evidence, Nack, NackTarget, Reporter, RequestedDelay, StateKind};
+use crate::retry::{
+    Evidence, Nack, NackTarget, Policies, Policy, Reporter, RequestedDelay, StateKind,
+};
 use crate::wire::batch::{Batch, Headers, RawRecord, TimestampType, records};
 
 /// Delay of the nacks.
@@ -22,6 +25,7 @@ struct House {
     disk: MemDisk,
     now: WallMs,
     streams: usize,
+    rate: Option<u32>,
     running: Option<Running>,
 }
 
@@ -48,7 +52,7 @@ impl House {
 
     fn on_disk(streams: usize, seed: u64) -> Self {
         let (disk, now) = (MemDisk::new(seed), WallMs(1_000_000));
-        let mut house = Self { disk, now, streams, running: None };
+        let mut house = Self { disk, now, streams, rate: None, running: None };
         assert!(house.start());
         house
     }
@@ -60,7 +64,9 @@ impl House {
         let Ok((journal, writer, recovery)) = Journal::open(self.disk.disk(), options) else {
             return false;
         };
-        let parts = EngineParts::plain(&journal, clock);
+        let mut parts = EngineParts::plain(&journal, clock);
+        let policy = Policy { rate: self.rate, ..Policy::default() };
+        parts.policies = Policies::new(policy, Vec::new());
         let Ok(tables) = Replay::tables(&journal) else { return false };
         let mut replay = Replay::new(Some(tables), &parts);
         let from = replay.from();
@@ -127,6 +133,22 @@ impl House {
             let record_bytes = u64::try_from(record.len()).unwrap();
             let nack = Nack { want, record_bytes, ..Nack::of(NackTarget::Origin(origin)) };
             NackRequest { nack, record }
+        });
+        let by = Reporter { member: None, client: ClientId::new("test") };
+        let batch = NackBatch { group: shop(), by, producer: None, nacks: nacks.collect() };
+        let engine = self.on().engine.clone();
+        let said = engine.said(batch, Evidence::Nack);
+        self.ask(said).is_some_and(|answer| answer.is_ok())
+    }
+
+    /// Nacks deliveries of the only partition for the last time.
+    fn fail_released(&mut self, offsets: std::ops::Range<i64>) -> bool {
+        let stream = self.stream(0).unwrap();
+        let nacks = offsets.map(|offset| {
+            let want = RequestedDelay { level: Some(-1), delay_ms: None };
+            let lane = LaneOffset::in_stream(0, stream.0, offset);
+            let nack = Nack { want, record_bytes: 30, ..Nack::of(NackTarget::Lane(lane)) };
+            NackRequest { nack, record: record(None, 10) }
         });
         let by = Reporter { member: None, client: ClientId::new("test") };
         let batch = NackBatch { group: shop(), by, producer: None, nacks: nacks.collect() };
@@ -247,6 +269,94 @@ fn a_full_window_holds_back_only_its_partition() {
     assert_eq!(house.released(keyed).len(), WINDOW + 50);
 }
 
+/// Nacks of one key fill a partition, and 20 others may enter any.
+fn fill_one_partition(house: &mut House, waiting: i64) -> usize {
+    house.reads();
+    let count = i64::try_from(WINDOW).unwrap() + waiting;
+    assert!(house.fail(0..count, Some("a")));
+    assert!(house.fail(count..count + 20, None));
+    house.now = house.now.plus(DELAY_MS);
+    house.on().hand.advance(DELAY_MS);
+    for _ in 0..100 {
+        house.step();
+    }
+    usize::from(house.released(0).len() < WINDOW)
+}
+
+#[test]
+fn retries_behind_a_full_partition_hold_back_no_younger_ones() {
+    let mut house = House::new(2);
+    let full = fill_one_partition(&mut house, 5_000);
+    assert_eq!(house.released(full).len(), WINDOW);
+    assert_eq!(house.released(1 - full).len(), 20);
+    let from = 100_000;
+    assert!(house.fail(from..from + 5, None));
+    house.pass(DELAY_MS);
+    for _ in 0..40 {
+        house.pass(1);
+    }
+    assert_eq!(house.released(1 - full).len(), 25);
+}
+
+#[test]
+fn the_rate_is_not_spent_on_a_full_partition() {
+    let mut house = House::new(2);
+    let full = fill_one_partition(&mut house, 200);
+    house.rate = Some(1);
+    house.running = None;
+    house.disk.process_crash();
+    assert!(house.start());
+    house.reads();
+    let from = 100_000;
+    assert!(house.fail(from..from + 3, None));
+    house.pass(DELAY_MS);
+    for expected in 21..=23 {
+        assert_eq!(house.released(1 - full).len(), expected);
+        for _ in 0..4 {
+            house.pass(250);
+        }
+    }
+    assert_eq!(house.released(full).len(), WINDOW);
+}
+
+#[test]
+fn a_commit_past_failed_retries_makes_room() {
+    let mut house = House::new(1);
+    house.reads();
+    let window = i64::try_from(WINDOW).unwrap();
+    assert!(house.fail(0..window + 10, None));
+    house.now = house.now.plus(DELAY_MS);
+    house.on().hand.advance(DELAY_MS);
+    for _ in 0..40 {
+        house.step();
+    }
+    assert_eq!(house.released(0).len(), WINDOW);
+    assert!(house.fail_released(0..window));
+    assert!(house.commit(0, window));
+    house.step();
+    house.step();
+    assert_eq!(house.released(0).len(), WINDOW + 10);
+}
+
+#[test]
+fn the_window_grows_with_what_a_group_commits() {
+    let mut house = House::new(1);
+    house.reads();
+    let window = i64::try_from(WINDOW).unwrap();
+    for part in 0..8 {
+        assert!(house.fail(part * window..(part + 1) * window, None));
+    }
+    house.now = house.now.plus(DELAY_MS);
+    house.on().hand.advance(DELAY_MS);
+    for (committed, released) in [(0, 1), (1, 2), (2, 4), (4, 8)] {
+        assert!(house.commit(0, committed * window));
+        for _ in 0..200 {
+            house.step();
+        }
+        assert_eq!(house.released(0).len(), released * WINDOW, "{committed}");
+    }
+}
+
 #[test]
 fn records_of_a_key_share_a_partition_and_others_go_round() {
     let mut house = House::new(3);
@@ -289,6 +399,28 @@ fn a_deleted_topic_gives_its_retries_back() {
     house.serve(&[new]);
     house.step();
     assert_eq!(house.released(0), origins(1..3), "in the new topic");
+}
+
+#[test]
+fn a_topic_deleted_before_a_crash_gives_its_retries_back() {
+    for has_topic in [true, false] {
+        let mut house = House::new(1);
+        house.reads();
+        assert!(house.fail(0..3, None));
+        house.pass(DELAY_MS);
+        assert!(house.commit(0, 1));
+        let old = house.stream(0).unwrap();
+        house.on().journal.stream_drop(old).unwrap();
+        house.step();
+        house.running = None;
+        house.disk.process_crash();
+        house.streams = usize::from(has_topic);
+        assert!(house.start());
+        house.on().engine.retry_topics_reopened();
+        house.step();
+        assert!(house.commit(0, 3), "of the new topic, which is empty");
+        assert_eq!((house.count(StateKind::Waiting), house.count(StateKind::Committed)), (2, 1));
+    }
 }
 
 #[test]

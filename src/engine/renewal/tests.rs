@@ -379,7 +379,8 @@ fn a_leave_during_a_failure_counts_after_the_renewal() {
 #[test]
 fn a_refused_batch_is_taken_when_its_producer_repeats_it() {
     let mut house = House::new();
-    let producer = |first| Some(ProducerSequence { id: 7, epoch: 0, first, last: first });
+    let producer =
+        |first| Some(ProducerSequence { id: 7, partition: 0, epoch: 0, first, last: first });
     house.fail_by(producer(0), &[1]).unwrap();
     house.arm(Fault::Full, 1);
     house.keep().unwrap_err();

@@ -246,6 +246,30 @@ impl Store {
         group.front.borrow_mut().read(rows, whole);
     }
 
+    /// Waiting entries due at or before `now`, behind `after`, in order.
+    pub(in crate::engine) fn due_behind(
+        &self,
+        name: &GroupId,
+        after: Option<DueEntry>,
+        now: WallMs,
+        limit: usize,
+    ) -> Vec<DueEntry> {
+        let mut due = Vec::new();
+        // Entries that have left their queue may still have rows before the first one.
+        let Some(first) = self.next_due(name, None) else { return due };
+        let Some(number) = self.number(name) else { return due };
+        let waiting = RowKey::of_group(key::WAITING, number);
+        let from = match after {
+            Some((at, EntryId(id))) => waiting.clone().wall(at).id(EntryId(id.saturating_add(1))),
+            None => waiting.clone().wall(first),
+        };
+        self.rows.each(&from.0, &waiting.wall(now).end().0, &mut |key, _| {
+            due.extend(key::read_wall(key).zip(key::read_id(key)));
+            if due.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        due
+    }
+
     /// Ids of one class of a group's entries above `after`, at most `limit`.
     pub(in crate::engine) fn of_class(
         &self,

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use crate::model::{EntryId, WallMs};
 
 /// Due time and id of a waiting entry.
-pub(super) type DueEntry = (WallMs, EntryId);
+pub(in crate::engine) type DueEntry = (WallMs, EntryId);
 
 /// Most entries kept.
 const KEPT_MAX: usize = 256;

@@ -44,6 +44,7 @@ use crate::retry::Marks;
 pub(super) use flusher::Checkpoint;
 pub use flusher::Flusher;
 use flusher::{FlushFailure, FlushJob};
+pub(super) use front::DueEntry;
 use group::StoredGroup;
 use holds::Holds;
 use key::RowKey;

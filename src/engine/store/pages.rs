@@ -130,7 +130,7 @@ impl Store {
         (found, ids.last().copied())
     }
 
-    /// Deliveries from `from` to `to` that their entries have left by a failure.
+    /// Deliveries from `from` to `to` that have failed.
     pub(in crate::engine) fn failed_deliveries(
         &self,
         group: &GroupId,

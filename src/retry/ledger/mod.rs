@@ -139,7 +139,9 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
             LedgerInput::Release { id, lane } => self.on_release(id, lane),
             LedgerInput::RetryCommit { group, up_to } => self.on_retry_commit(&group, up_to),
-            LedgerInput::RetryTopicGone { group } => self.on_retry_topic_gone(&group),
+            LedgerInput::RetryTopicServed { group, streams } => {
+                self.on_retry_topic_served(&group, &streams);
+            }
             LedgerInput::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             LedgerInput::Damaged { id, why } => self.on_damaged(id, &why),
             LedgerInput::TopicGone { topic } => self.on_topic_gone(&topic),

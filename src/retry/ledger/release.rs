@@ -4,16 +4,14 @@ use crate::model::{EntryId, GroupId, LaneOffset, Moment, RetryPartition};
 use crate::retry::{Entries, Evidence, Ledger, LedgerAnswer, PayloadChange, RetryState};
 
 impl<S: Entries> Ledger<S> {
-    /// The number of retries that the group's rate allows now, at most `wanted`. With fewer, the
-    /// group is woken when the next one is allowed.
-    pub fn may_release(&mut self, now: Moment, group: &GroupId, wanted: usize) -> usize {
+    /// The number of retries that the group's rate allows now, at most `wanted`, and the ms until
+    /// the next one.
+    pub fn may_release(&mut self, now: Moment, group: &GroupId, wanted: usize) -> (usize, u64) {
         self.tick(now);
-        let Some(rate) = self.policy(group).rate else { return wanted };
-        let (allowed, wait_ms) = self.pace.allows(group, rate, now.mono, wanted);
-        if allowed < wanted {
-            self.wake_in(group, wait_ms);
+        match self.policy(group).rate {
+            Some(rate) => self.pace.allows(group, rate, now.mono, wanted),
+            None => (wanted, 0),
         }
-        allowed
     }
 
     /// A due retry enters the retry topic of its group.
@@ -42,29 +40,32 @@ impl<S: Entries> Ledger<S> {
             self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
             count += 1;
         }
-        // The commit has moved the window of its partition.
-        if count > 0 {
-            self.wake_if_due(group);
-        }
+        // The window of the partition has room for as many as the commit passed, those that failed
+        // again among them.
+        self.wake_if_due(group);
         self.answer(LedgerAnswer::Acknowledged(count));
     }
 
-    /// The retry topic was deleted: the retries in it are due again.
-    pub(in crate::retry) fn on_retry_topic_gone(&mut self, group: &GroupId) {
+    /// The retry topic has these streams now. Retries in any other stream are due again: their
+    /// topic was deleted.
+    pub(in crate::retry) fn on_retry_topic_served(&mut self, group: &GroupId, streams: &[u32]) {
         let due = self.wall();
         for slot in self.store.slots(group) {
-            let end = LaneOffset { slot: slot.slot, sequence: u64::MAX };
-            for id in self.released_below(group, end) {
+            let first = LaneOffset { slot: slot.slot, sequence: 0 };
+            for id in self.store.inflight(group, first, usize::MAX) {
                 let Some(mut entry) = self.store.get(id) else { continue };
-                entry.state = RetryState::Waiting { due, delay_ms: 0, level: None };
-                self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
+                let RetryState::Released { lane, .. } = entry.state else { continue };
+                if !streams.contains(&lane.stream()) {
+                    entry.state = RetryState::Waiting { due, delay_ms: 0, level: None };
+                    self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
+                }
             }
         }
     }
 
     /// The released retries of a partition below an offset, in order.
     fn released_below(&self, group: &GroupId, end: LaneOffset) -> Vec<EntryId> {
-        let first = LaneOffset { slot: end.slot, sequence: 0 };
+        let first = LaneOffset::in_stream(end.slot.0, end.stream(), 0);
         let is_below = |id: &EntryId| {
             let entry = self.store.get(*id);
             entry.and_then(|entry| entry.inflight()).is_some_and(|lane| lane < end)

@@ -98,9 +98,15 @@ impl Router {
         let name = self.alterable(kind, name)?;
         let topics = &self.broker.topics;
         let altered = match &wanted {
-            SettingsUpdate::Changes(changes) => topics.alter(&name, changes, only_check),
+            SettingsUpdate::Changes(changes) => self
+                .may_set(&name, changes.iter().map(SettingChange::setting))
+                .and_then(|()| topics.alter(&name, changes, only_check)),
             SettingsUpdate::Exactly(settings) => {
-                topics.replace(&name, settings.clone(), only_check)
+                let named = settings.iter().map(|(name, value)| (&**name, Some(&**value)));
+                self.may_set(&name, named).and_then(|()| {
+                    let settings = self.with_retry_settings(&name, settings.clone());
+                    topics.replace(&name, settings, only_check)
+                })
             }
         };
         let seq = altered.map_err(|error| refusal(&error))?;

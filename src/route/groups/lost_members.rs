@@ -104,7 +104,7 @@ impl Router {
             || self.engine.has_retry_reader(group, self.clock.now().mono)
     }
 
-    /// The retries that a member of this node's group had are another one's.
+    /// A member has left: its retries in flight return, or the retry topic has a reader less.
     fn ended(&self, group: &GroupId, member: MemberId) {
         if self.upstream.is_some() {
             self.engine.leave(group, member);

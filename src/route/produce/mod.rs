@@ -219,7 +219,7 @@ fn one<'a>(
             done(ProduceOutcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL))
         }
         TopicKind::Retry(group) if (0..router.retry_partitions(group)).contains(&data.index) => {
-            nack::begin(router, from, group, records)
+            nack::begin(router, from, (group, data.index), records)
         }
         TopicKind::Local(topic) => {
             local::begin(router, topic, data.index, records, (from.version, within))

@@ -29,7 +29,7 @@ pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 pub(super) fn begin<'a>(
     router: &'a Router,
     from: ProduceSender<'_>,
-    group: &GroupId,
+    (group, partition): (&GroupId, i32),
     bytes: Bytes,
 ) -> PendingOutcome<'a> {
     let request = batch_of(router, from.version, bytes).and_then(|batch| {
@@ -37,7 +37,7 @@ pub(super) fn begin<'a>(
             let (error, why) = OUTSIDE_TRANSACTION;
             return Err(ProduceOutcome::refused(error, why));
         }
-        read(router, (from.conn, from.back), group, &batch)
+        read(router, (from.conn, from.back), (group, partition), &batch)
     });
     let sent = match request {
         Ok(request) => router.engine.said(request, Evidence::Nack),
@@ -86,7 +86,7 @@ fn refused(error: &EngineError) -> ProduceOutcome {
 fn read(
     router: &Router,
     (conn, back): (&Conn, &ReadBack),
-    group: &GroupId,
+    (group, partition): (&GroupId, i32),
     batch: &Batch,
 ) -> Result<NackBatch, ProduceOutcome> {
     let refuse = |error: &dyn std::fmt::Display| {
@@ -120,6 +120,7 @@ fn read(
         by: Reporter { member: router.member_of(conn, group), client: conn.client() },
         producer: (header.producer_id >= 0).then(|| ProducerSequence {
             id: header.producer_id,
+            partition,
             epoch: header.producer_epoch,
             first: header.base_sequence,
             last: header.last_sequence(),

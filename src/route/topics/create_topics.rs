@@ -100,7 +100,8 @@ async fn create(
     asked: &CreatableTopic,
     validate_only: bool,
 ) -> Result<CreatedTopic, BrokerError> {
-    let spec = spec(router, asked)?;
+    let mut spec = spec(router, asked)?;
+    spec.settings = router.with_retry_settings(&spec.name, spec.settings);
     if let Some(refusal) = taken(router, &spec.name) {
         return Err(refusal);
     }

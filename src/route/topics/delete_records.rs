@@ -1,5 +1,6 @@
 //! `DeleteRecords` 0–2: moves the start of a partition. A dead-letter topic loses its first dead
-//! letters for good, with a record in the audit log. A retry topic loses nothing.
+//! letters for good, with a record in the audit log. By itself a deleted retry does not come any
+//! more.
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub(in crate::route) async fn answer(
             };
             if let Ok((low_watermark, seq)) = deleted {
                 last = last.max(seq);
+                router.retries_deleted(&name, partition.partition_index, low_watermark);
                 tracing::info!(
                     topic = %name, partition = partition.partition_index, low_watermark,
                     "records deleted"

@@ -1,4 +1,5 @@
-//! `DeleteTopics` 1–6: by name, or by id since v6. Retry and dead-letter topics cannot be deleted.
+//! `DeleteTopics` 1–6: by name, or by id since v6. By itself a retry topic is deleted
+//! like any other, and its retries are due again. No other topic of the sidecar can be deleted.
 
 use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName as WireTopic};

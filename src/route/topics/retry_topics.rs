@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
+use uuid::Uuid;
+
 use crate::broker::error::BrokerError;
 use crate::broker::settings::TopicSpec;
 use crate::broker::topic::{Partition, Topic};
@@ -39,6 +41,10 @@ impl TrimMarks {
     }
 }
 
+fn retry_settings() -> impl Iterator<Item = (String, String)> {
+    SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+}
+
 impl Router {
     /// Deletes the retries that their group had committed past a day ago. Blocks on the disk.
     pub fn trim_retry_topics(&self, marks: &mut TrimMarks) -> Result<(), BrokerError> {
@@ -49,7 +55,7 @@ impl Router {
             for partition in &topic.partitions {
                 let index = partition.index;
                 let known = self.broker.offsets.committed(&group, &topic.name, index);
-                let Some(known) = known else { continue };
+                let Some(known) = known.filter(|known| known.offset >= 0) else { continue };
                 let end = marks.note((topic.name.clone(), index), now, known.offset);
                 let Some(end) = end else { continue };
                 let end = end.min(self.broker.bounds(partition).visible_end);
@@ -62,10 +68,14 @@ impl Router {
 
     /// The topic kind of a name; a retry topic of this node is made if it is missing.
     pub(in crate::route) fn place_or_make(&self, name: &TopicName) -> Option<TopicKind> {
-        if let Some(place) = self.place(name) {
-            return Some(place);
+        let place = self.place(name);
+        let Some(group) = self.group_served_here(name) else { return place };
+        if let Some(TopicKind::Local(topic)) = &place {
+            if !self.engine.serves_retry_topic(&group) {
+                self.serve_retry_topic(&group, topic);
+            }
+            return place;
         }
-        let group = self.group_served_here(name)?;
         match self.make_retry_topic(&group, name) {
             Ok(topic) => Some(TopicKind::Local(topic)),
             Err(error) => {
@@ -98,11 +108,11 @@ impl Router {
         group: &GroupId,
         name: &TopicName,
     ) -> Result<Arc<Topic>, BrokerError> {
-        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let settings = SETTINGS.iter().map(own).collect();
+        let settings = retry_settings().collect();
         let partitions = self.new_partitions(group);
         let spec = TopicSpec { name: name.clone(), partitions, settings };
-        let topic = match self.broker.topics.create(&spec, self.names.topic_id(name)) {
+        // A topic made anew has another id, so that its readers begin at its start.
+        let topic = match self.broker.topics.create(&spec, Uuid::new_v4()) {
             // A record of the topic follows its creation in the log.
             Ok((topic, _)) => topic,
             Err(BrokerError::TopicExists(_)) => {
@@ -144,6 +154,50 @@ impl Router {
                 Some((topic.name.clone(), index, known.offset))
             });
             self.engine.note_commits(&group, committed.collect());
+        }
+        self.engine.retry_topics_reopened();
+    }
+
+    /// The settings that a client gives a topic. A retry topic keeps its own retention.
+    pub(in crate::route) fn with_retry_settings(
+        &self,
+        topic: &TopicName,
+        mut settings: Vec<(String, String)>,
+    ) -> Vec<(String, String)> {
+        if self.group_served_here(topic).is_some() {
+            settings.retain(|(name, _)| SETTINGS.iter().all(|(own, _)| own != name));
+            settings.extend(retry_settings());
+        }
+        settings
+    }
+
+    /// Whether retries of the group were ever released: only a topic with a reader gets any.
+    pub fn has_released(&self, group: &GroupId) -> bool {
+        let topic = self.broker.topics.find(&self.names.retry_topic(group));
+        topic.is_some_and(|topic| topic.partitions.iter().any(|of| self.broker.bounds(of).next > 0))
+    }
+
+    /// Refuses a change of the settings that keep retries in their topic.
+    pub(in crate::route) fn may_set<'a>(
+        &self,
+        topic: &TopicName,
+        mut settings: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) -> Result<(), BrokerError> {
+        let is_other = |(name, value): (&str, Option<&str>)| {
+            SETTINGS.iter().any(|(fixed, kept)| *fixed == name && value != Some(*kept))
+        };
+        if self.group_served_here(topic).is_some() && settings.any(is_other) {
+            let why = "a retry topic keeps each retry until its group has committed past it, so \
+                       retention.ms and retention.bytes stay -1";
+            return Err(BrokerError::Policy { name: topic.to_string(), why });
+        }
+        Ok(())
+    }
+
+    /// Records of a retry topic were deleted: retries below the new start are not waited for.
+    pub(super) fn retries_deleted(&self, name: &TopicName, partition: i32, start: i64) {
+        if let Some(group) = self.group_served_here(name) {
+            self.engine.note_commits(&group, vec![(name.clone(), partition, start)]);
         }
     }
 

@@ -27,7 +27,7 @@ pub enum NackedRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NackHeaders {
     pub named: NackedRecord,
-    /// The first origin of a retry, as its headers say that the application sent back.
+    /// The first origin of a retry, from the copied headers.
     pub first: Option<Origin>,
     /// 0 none, > 0 exactly that level, < 0 dead letter now.
     pub level: Option<i32>,

@@ -4,17 +4,17 @@ use crate::judge::Judge;
 use crate::order::failing;
 use crate::rig::program::Program;
 use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::scenario::share;
 
 pub(crate) fn an_application_changes_its_protocol_member_by_member(program: Program) {
     let (stage, other) = (Stage::new(program, "changing"), program.by_other_protocol());
-    let retry = format!("{}-0", stage.scene.retry_topic());
     let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);
     judge.produce(&mut a, "early", &failing(24));
     judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
     let mut b = stage.member_of(other, "b", LONG_SESSION);
     judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
-        clients.iter().all(|client| client.owned.len() == 3 && client.owned.contains(&retry))
+        share(&stage, clients)
     });
     let kind = || stage.sidecar.is_the_cluster().then(|| stage.sidecar.kind_of(&stage.scene.group));
     assert!(kind().is_none_or(|kind| kind == "consumer"), "the coordinator assigns for both");

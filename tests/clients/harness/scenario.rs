@@ -252,7 +252,7 @@ pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Pro
 
 /// Every client has some partitions, and each partition of orders has one owner. So has each of the
 /// retry topic by itself; in front of a cluster each client has the only one.
-fn share(stage: &Stage, clients: &[&mut Client]) -> bool {
+pub(crate) fn share(stage: &Stage, clients: &[&mut Client]) -> bool {
     let retry = stage.scene.retry_topic();
     let orders = (0..PARTITIONS).map(|index| format!("{}-{index}", stage.scene.topic));
     let held = |name: &String| clients.iter().filter(|client| client.owned.contains(name)).count();

@@ -237,7 +237,7 @@ async function send(codec, sent) {
   });
   for (const { topicName, partition, baseOffset } of told) {
     const isThere = ({ topic, message }) =>
-      topic === topicName && (message.partition ?? 0) === partition;
+      topic === topicName && (message.partition ?? partition) === partition;
     sent.filter(isThere).forEach((one, n) => {
       one.partition = partition;
       one.offset = BigInt(baseOffset) + BigInt(n);

@@ -151,7 +151,8 @@ impl Trial {
         let group = &self.scene.group;
         let poison = self.poison.as_ref().map(|(_, place)| *place);
         let known = self.sidecar.json(&format!("/api/v1/explain?group={group}"));
-        for window in known["partitions"].as_array().into_iter().flatten() {
+        let of_topic = |window: &&Value| window["topic"] == self.scene.topic.as_str();
+        for window in known["partitions"].as_array().into_iter().flatten().filter(of_topic) {
             let partition = i32::try_from(window["partition"].as_i64().unwrap()).unwrap();
             if let Some(committed) = window["committed"].as_i64() {
                 self.committed.insert(partition, committed);

@@ -1,0 +1,164 @@
+//! Passes through the due retries of a group, a slice at a time. A change during a pass starts
+//! another one behind it, so each pass reaches every due retry.
+
+use std::collections::BTreeMap;
+
+use crate::engine::store::DueEntry;
+use crate::model::{EntryId, MonoMs};
+
+/// Retries whose partition is remembered, so that a later pass need not read their records.
+const PLACES_MAX: usize = 1 << 16;
+/// Retries whose records cannot be read; with more, the pass waits.
+const UNREADABLE_MAX: usize = 1_024;
+/// Longest pause behind a pass, in ms. It grows with the retries that the pass left waiting.
+const PAUSE_MAX_MS: u64 = 1_000;
+/// Retries left waiting for which a pass is followed by 1 ms of pause.
+const LEFT_BY_MS: u64 = 256;
+
+/// Time of the next slice of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextSlice {
+    /// After the next event.
+    OnEvent,
+    Now,
+    /// After this many ms, or with the next event.
+    After(u64),
+    /// After this many ms, whatever happens.
+    Pause(u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// The last retry that the running pass has looked at.
+    after: Option<DueEntry>,
+    /// Something has changed since the running pass began.
+    is_stale: bool,
+    /// Retries that the running pass has left waiting.
+    left: u64,
+    /// The partition of retries that were left waiting.
+    places: BTreeMap<EntryId, u16>,
+    /// Retries whose records cannot be read, with the time of the next try.
+    unreadable: BTreeMap<EntryId, MonoMs>,
+    not_before: MonoMs,
+    paused_until: MonoMs,
+}
+
+impl Scan {
+    pub(super) fn after(&self) -> Option<DueEntry> {
+        self.after
+    }
+
+    pub(super) fn alarm(&self) -> MonoMs {
+        self.not_before.max(self.paused_until)
+    }
+
+    /// Retries may have fallen due, or partitions may have got room.
+    pub(super) fn wake(&mut self) {
+        self.is_stale = self.after.is_some();
+        self.not_before = MonoMs(0);
+    }
+
+    /// The partitions of the topic have changed.
+    pub(super) fn forget_places(&mut self) {
+        self.places.clear();
+    }
+
+    pub(super) fn place(&self, id: EntryId) -> Option<u16> {
+        self.places.get(&id).copied()
+    }
+
+    /// Whether the record could not be read lately.
+    pub(super) fn is_unreadable(&self, id: EntryId, now: MonoMs) -> bool {
+        self.unreadable.get(&id).is_some_and(|until| now < *until)
+    }
+
+    /// Leaves a retry waiting, as its partition has no room.
+    pub(super) fn leave(&mut self, id: EntryId, place: Option<u16>) {
+        self.left += 1;
+        if let Some(place) = place {
+            if self.places.len() >= PLACES_MAX {
+                self.places.clear();
+            }
+            self.places.insert(id, place);
+        }
+    }
+
+    /// Sets a retry aside whose record cannot be read; false: the pass has to wait.
+    pub(super) fn set_aside(&mut self, id: EntryId, until: MonoMs) -> bool {
+        self.unreadable.insert(id, until);
+        self.unreadable.len() < UNREADABLE_MAX
+    }
+
+    pub(super) fn released(&mut self, id: EntryId) {
+        self.places.remove(&id);
+        self.unreadable.remove(&id);
+    }
+
+    /// The pass goes on behind this retry.
+    pub(super) fn looked_at(&mut self, last: Option<DueEntry>) {
+        self.after = last;
+    }
+
+    pub(super) fn set_next(&mut self, now: MonoMs, next: NextSlice) {
+        match next {
+            NextSlice::OnEvent | NextSlice::Now => self.not_before = MonoMs(0),
+            NextSlice::After(ms) => self.not_before = now.plus(ms),
+            NextSlice::Pause(ms) => self.paused_until = now.plus(ms),
+        }
+    }
+
+    /// Ends the pass.
+    pub(super) fn end(&mut self, now: MonoMs) -> NextSlice {
+        self.after = None;
+        let pause = (std::mem::take(&mut self.left) / LEFT_BY_MS).min(PAUSE_MAX_MS);
+        self.paused_until = self.paused_until.max(now.plus(pause));
+        if std::mem::take(&mut self.is_stale) {
+            return NextSlice::Now;
+        }
+        let again = self.unreadable.values().min();
+        again.map_or(NextSlice::OnEvent, |at| NextSlice::After(at.since(now).max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WallMs;
+
+    #[test]
+    fn a_change_during_a_pass_starts_another_behind_it() {
+        let (mut scan, at) = (Scan::default(), Some((WallMs(5), EntryId(7))));
+        scan.wake();
+        assert_eq!(scan.end(MonoMs(0)), NextSlice::OnEvent, "the pass had not begun");
+        scan.looked_at(at);
+        scan.wake();
+        assert_eq!(scan.after(), at, "the pass goes on");
+        assert_eq!(scan.end(MonoMs(0)), NextSlice::Now);
+        assert_eq!((scan.after(), scan.end(MonoMs(0))), (None, NextSlice::OnEvent));
+    }
+
+    #[test]
+    fn a_pass_that_leaves_many_retries_is_followed_by_a_pause() {
+        let mut scan = Scan::default();
+        (0..LEFT_BY_MS * 20).for_each(|id| scan.leave(EntryId(id), Some(3)));
+        assert_eq!((scan.place(EntryId(9)), scan.place(EntryId(1 << 40))), (Some(3), None));
+        assert_eq!(scan.end(MonoMs(100)), NextSlice::OnEvent);
+        scan.wake();
+        assert_eq!(scan.alarm(), MonoMs(120));
+        scan.forget_places();
+        assert_eq!(scan.place(EntryId(9)), None);
+    }
+
+    #[test]
+    fn an_unreadable_record_is_set_aside_and_tried_again() {
+        let mut scan = Scan::default();
+        assert!(scan.set_aside(EntryId(1), MonoMs(30)));
+        assert!(scan.is_unreadable(EntryId(1), MonoMs(29)));
+        assert!(!scan.is_unreadable(EntryId(1), MonoMs(30)));
+        assert_eq!(scan.end(MonoMs(10)), NextSlice::After(20));
+        scan.released(EntryId(1));
+        assert_eq!(scan.end(MonoMs(10)), NextSlice::OnEvent);
+        let more = (2..5_000).find(|id| !scan.set_aside(EntryId(*id), MonoMs(30)));
+        assert_eq!(more, Some(u64::try_from(UNREADABLE_MAX).unwrap() + 1));
+    }
+}
