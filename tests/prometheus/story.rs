@@ -112,7 +112,7 @@ impl Story {
             let answer = body(&self.sidecar.get("/api/v1/overview"));
             let overview: Value = serde_json::from_str(&answer).unwrap();
             let states = ["waiting", "ready", "parked", "inflight", "pending"];
-            states.map(|state| overview[state].as_u64().unwrap()) == [2, 1, 1, 1, 5]
+            states.map(|state| overview[state].as_u64().unwrap()) == [2, 0, 1, 2, 5]
         });
     }
 
