@@ -93,7 +93,7 @@ fn a_subscriber_makes_the_topic_with_the_configured_partitions() {
 }
 
 #[test]
-fn unread_retries_of_a_member_that_left_come_to_the_next() {
+fn unread_retries_come_to_the_next_member() {
     let (server, mut first) = released("retry: {levels: 20ms}", &["a", "b", "c"]);
     first.done(1);
     assert_eq!(first.leave(), 0);
@@ -154,7 +154,7 @@ fn a_position_never_skips_a_retry() {
 }
 
 #[test]
-fn a_nacked_delivery_is_not_given_again_before_it_is_committed() {
+fn a_nacked_delivery_is_not_given_again() {
     let (mut server, mut first) = released("retry: {levels: 20ms 20ms 20ms 1h}", &["a", "b"]);
     fail(&mut first, "reprise.retry.shop-0@0", "a");
     let only_b = |member: &mut Member, when: &str| {
@@ -246,7 +246,7 @@ fn a_replayed_delivery_may_fail_anew() {
 }
 
 #[test]
-fn a_retry_that_kills_its_consumer_ends_and_its_neighbours_are_not_charged() {
+fn a_retry_that_kills_its_consumer_charges_no_other() {
     let server = Server::with(
         "retry: {levels: 20ms, partitions: 2, crash_limit: 1, max_reconsume_times: 3, \
          isolation_timeout: 60s}",

@@ -358,7 +358,7 @@ fn the_window_grows_with_what_a_group_commits() {
 }
 
 #[test]
-fn records_of_a_key_share_a_partition_and_others_go_round() {
+fn records_of_a_key_share_a_partition() {
     let mut house = House::new(3);
     house.reads();
     for key in ["a", "b", "c", "d"] {
@@ -455,7 +455,7 @@ fn a_full_disk_keeps_retries_waiting() {
 
 /// Every nack that was answered comes once.
 #[test]
-fn a_power_cut_at_any_write_loses_and_doubles_no_retry() {
+fn a_power_cut_loses_and_doubles_no_retry() {
     let mut cut = 0;
     for (seed, at) in (0..8).flat_map(|seed| (1..30).map(move |at| (seed, at))) {
         let mut house = House::on_disk(2, seed);
