@@ -40,6 +40,8 @@ mod record_events;
 mod recover;
 mod render;
 mod renewal;
+#[cfg(test)]
+mod stepped;
 mod store;
 mod topic_ids;
 

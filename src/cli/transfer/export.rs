@@ -87,7 +87,7 @@ fn take(args: &ExportArgs) -> Result<bool, CommandFailure> {
     }
     if inflight > 0 {
         complain(&format!(
-            "{inflight} delivered and left to their members: run this once more when they are \
+            "{inflight} handed out and left to their members: run this once more when they are \
              committed or have failed"
         ));
     }

@@ -5,7 +5,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, TopicName, TopicPartition};
-use crate::retry::{LedgerAnswer, LedgerInput};
+use crate::retry::LedgerInput;
 
 /// Committed offsets of a group, by topic and partition.
 struct GroupCommits {
@@ -41,27 +41,16 @@ impl Request for GroupCommits {
     /// a failed offset does not keep the others from being reported
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let mut answer = Ok(());
-        let (group, now) = (self.group, driver.clock.now().mono);
         for (topic, partition, offset) in self.offsets {
-            let of = TopicPartition { topic: topic.clone(), partition };
-            let delivery = driver.delivery_at(&group, &of, offset);
-            let input = match delivery {
-                Some(up_to) => LedgerInput::RetryCommit { group: group.clone(), up_to },
-                None => {
-                    LedgerInput::OriginCommit { group: group.clone(), topic, partition, offset }
-                }
+            let of = TopicPartition { topic, partition };
+            let noted = if let Some(up_to) = driver.mover.delivery_at(&self.group, &of, offset) {
+                driver.commit_retries(&self.group, up_to)
+            } else {
+                let (group, TopicPartition { topic, partition }) = (self.group.clone(), of);
+                let input = LedgerInput::OriginCommit { group, topic, partition, offset };
+                driver.ask(input).map(|_| ())
             };
-            match driver.ask(input) {
-                Ok(Some(LedgerAnswer::Acknowledged(count))) if count > 0 => {
-                    if let Some(up_to) = delivery {
-                        driver.mover.committed(&group, up_to, count, now);
-                    }
-                    let count = u64::try_from(count).unwrap_or(u64::MAX);
-                    driver.metrics.record_acked(group.as_str(), of.topic.as_str(), count);
-                }
-                Ok(_) => {}
-                Err(error) => answer = answer.and(Err(error)),
-            }
+            answer = answer.and(noted);
         }
         answer
     }

@@ -4,8 +4,8 @@ use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::mover::RetryPartitionLog;
-use crate::model::{GroupId, MonoMs};
+use crate::engine::mover::{RetryPartitionLog, RetryTopic};
+use crate::model::{GroupId, LaneOffset, MonoMs};
 use crate::retry::{Entries, LedgerInput};
 
 /// Partitions of a group's retry topic; without any it is deleted.
@@ -79,10 +79,17 @@ impl Request for RetryTopicUpdate {
         if partitions.is_empty() {
             driver.mover.topics.remove(&group);
         } else {
+            let name = driver.render.retry_topic(&group);
+            let topics = &mut driver.mover.topics;
+            let topic = topics.entry(group.clone()).or_insert_with(|| RetryTopic::new(name));
+            topic.set_partitions(&partitions);
             driver.skip_failed(&group, &partitions);
-            driver.mover.topics.entry(group.clone()).or_default().set_partitions(&partitions);
         }
         driver.note(LedgerInput::RetryTopicServed { group: group.clone(), streams })?;
+        for (index, of) in (0_u16..).zip(&partitions) {
+            let up_to = LaneOffset::in_stream(index, of.stream.0, of.committed);
+            driver.commit_retries(&group, up_to)?;
+        }
         driver.mover.wake(&group);
         Ok(())
     }

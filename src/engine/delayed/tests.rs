@@ -1,11 +1,11 @@
 //! The engine with a log on a disk in memory, stepped by the test; the clock is manual.
 
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::delivering::{FULL_MS, LEAVING, LOOK_MS, SLICE_BYTES, SLICE_RECORDS};
 use super::*;
 use crate::clock::{Clock, Hand};
+use crate::engine::stepped::answered;
 use crate::engine::{Driver, Engine, EngineError, EngineParts, Replay};
 use crate::journal::{EntryKind, Journal, JournalOptions, MemDisk, StreamAppend, Writer};
 use crate::model::WallMs;
@@ -82,15 +82,7 @@ impl House {
     }
 
     fn ask<T>(&mut self, asked: impl Future<Output = T>) -> T {
-        let mut asked = pin!(asked);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..4 {
-            if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
-                return answer;
-            }
-            self.step();
-        }
-        panic!("no answer");
+        answered(asked, || self.step()).expect("an answer")
     }
 
     fn stream(&mut self, name: &str) -> StreamId {

@@ -61,7 +61,8 @@ impl Driver {
         }
         let policy = self.ledger.policy(group);
         let is_lane = |nack: &Nack| matches!(nack.named, NackTarget::Lane(_));
-        if policy.inference && self.mover.has_topic(group) && nacks.iter().any(is_lane) {
+        let retry_topic = self.mover.topic(group).cloned();
+        if policy.inference && retry_topic.is_some() && nacks.iter().any(is_lane) {
             // The deliveries are skipped from now on, also before any Fetch.
             self.detectors.of(group, policy);
         }
@@ -71,7 +72,6 @@ impl Driver {
         };
         let ladder = |nack| if keeps_order { self.ladder_in_place(group, nack) } else { None };
         let ladders: Vec<_> = nacks.iter().map(ladder).collect();
-        let retry_topic = self.mover.has_topic(group).then(|| self.render.retry_topic(group));
         let judged = self.change((group, &of), |detector, now| {
             let mut judged = JudgedNacks { retry_topic, ..JudgedNacks::default() };
             for ((nack, record), ladder) in nacks.into_iter().zip(records).zip(ladders) {

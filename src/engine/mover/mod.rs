@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::engine::mover::scan::Scan;
 use crate::engine::mover::window::ReleaseWindow;
 use crate::journal::StreamId;
-use crate::model::{GroupId, LaneOffset, MonoMs};
+use crate::model::{GroupId, LaneOffset, MonoMs, TopicName, TopicPartition};
 
 /// A topic that nobody fetched for this long has no reader.
 const READ_MS: u64 = 60_000;
@@ -83,8 +83,9 @@ pub(super) struct Mover {
     not_before: MonoMs,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RetryTopic {
+    name: TopicName,
     partitions: Vec<ReleasePartition>,
     /// Number of released records without a key.
     turn: i64,
@@ -98,6 +99,10 @@ struct ReleasePartition {
 }
 
 impl RetryTopic {
+    pub(super) fn new(name: TopicName) -> Self {
+        Self { name, partitions: Vec::new(), turn: 0, scan: Scan::default() }
+    }
+
     /// The topic has these partitions now.
     pub(super) fn set_partitions(&mut self, partitions: &[RetryPartitionLog]) {
         let mut known = std::mem::take(&mut self.partitions).into_iter().peekable();
@@ -114,6 +119,13 @@ impl RetryTopic {
     fn has_room(&mut self, partition: u16, now: MonoMs, unread: usize, bytes: u64) -> bool {
         let of = self.partitions.get_mut(usize::from(partition));
         of.is_some_and(|of| of.window.has_room(now, unread, bytes))
+    }
+
+    /// The group committed past `count` retries, up to this delivery.
+    fn committed(&mut self, up_to: LaneOffset, count: usize, now: MonoMs) {
+        if let Some(of) = self.partitions.get_mut(usize::from(up_to.slot.0)) {
+            of.window.committed(now, up_to.offset(), count);
+        }
     }
 
     fn streams(&self) -> impl Iterator<Item = StreamId> {
@@ -133,26 +145,22 @@ impl Mover {
         self.topics.contains_key(group)
     }
 
-    /// The place of a record in the group's retry topic.
-    pub(super) fn lane(&self, group: &GroupId, partition: i32, offset: i64) -> Option<LaneOffset> {
-        let index = u16::try_from(partition).ok()?;
-        let of = self.topics.get(group)?.partitions.get(usize::from(index))?;
-        Some(LaneOffset::in_stream(index, of.stream.0, offset))
+    /// The retry topic of a group, if its retries go through one.
+    pub(super) fn topic(&self, group: &GroupId) -> Option<&TopicName> {
+        self.topics.get(group).map(|topic| &topic.name)
     }
 
-    /// The group committed past `count` retries, up to this delivery.
-    pub(super) fn committed(
-        &mut self,
+    /// The delivery at an offset, if the partition is one of the group's retry topic.
+    pub(super) fn delivery_at(
+        &self,
         group: &GroupId,
-        up_to: LaneOffset,
-        count: usize,
-        now: MonoMs,
-    ) {
-        let topic = self.topics.get_mut(group);
-        let of = topic.and_then(|topic| topic.partitions.get_mut(usize::from(up_to.slot.0)));
-        if let Some(of) = of {
-            of.window.committed(now, up_to.offset(), count);
-        }
+        of: &TopicPartition,
+        offset: i64,
+    ) -> Option<LaneOffset> {
+        let topic = self.topics.get(group).filter(|topic| topic.name == of.topic)?;
+        let index = u16::try_from(of.partition).ok()?;
+        let partition = topic.partitions.get(usize::from(index))?;
+        Some(LaneOffset::in_stream(index, partition.stream.0, offset))
     }
 
     /// Due retries of the group may be released.

@@ -9,7 +9,7 @@ use crate::engine::mover::scan::NextSlice;
 use crate::engine::mover::{RetryPartitionLog, RetryTopic};
 use crate::journal::{AppendError, NewEntry, StreamId};
 use crate::model::{EntryId, GroupId, LaneOffset, Moment, MonoMs, RetryPartition, TopicPartition};
-use crate::retry::{Entries, Fact, LedgerInput};
+use crate::retry::{Entries, Fact, LedgerAnswer, LedgerInput};
 use crate::wire::batch::RawRecord;
 use crate::wire::partitioner::partition_of;
 
@@ -53,9 +53,7 @@ impl Driver {
     /// Tells the detector which deliveries beyond the commit have failed already.
     pub(in crate::engine) fn skip_failed(&self, group: &GroupId, partitions: &[RetryPartitionLog]) {
         let policy = self.ledger.policy(group);
-        if !policy.inference {
-            return;
-        }
+        let Some(topic) = self.mover.topic(group).filter(|_| policy.inference) else { return };
         for (index, of) in (0_u16..).zip(partitions) {
             let lane = |offset| LaneOffset::in_stream(index, of.stream.0, offset);
             let range = (lane(of.committed), lane(i64::MAX));
@@ -63,8 +61,7 @@ impl Driver {
             if failed.is_empty() {
                 continue;
             }
-            let topic = self.render.retry_topic(group);
-            let partition = TopicPartition { topic, partition: i32::from(index) };
+            let partition = TopicPartition { topic: topic.clone(), partition: i32::from(index) };
             let of = self.detectors.of(group, policy);
             of.lock().detector.settled_before(&partition, failed.iter().map(|one| one.offset()));
         }
@@ -257,15 +254,23 @@ impl Driver {
         }
     }
 
-    /// A delivery of the retry topic, if the partition is one of the group's retry topic.
-    pub(in crate::engine) fn delivery_at(
-        &self,
+    /// The group committed an offset of its retry topic. Retries below it that had failed again
+    /// leave the window as well.
+    pub(in crate::engine) fn commit_retries(
+        &mut self,
         group: &GroupId,
-        of: &TopicPartition,
-        offset: i64,
-    ) -> Option<LaneOffset> {
-        let is_retry = self.mover.has_topic(group) && of.topic == self.render.retry_topic(group);
-        is_retry.then(|| self.mover.lane(group, of.partition, offset)).flatten()
+        up_to: LaneOffset,
+    ) -> Result<(), EngineError> {
+        let answer = self.ask(LedgerInput::RetryCommit { group: group.clone(), up_to })?;
+        let Some(LedgerAnswer::Acknowledged(count)) = answer else { return Ok(()) };
+        let now = self.clock.now().mono;
+        let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(()) };
+        topic.committed(up_to, count, now);
+        if count > 0 {
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            self.metrics.record_acked(group.as_str(), topic.name.as_str(), count);
+        }
+        Ok(())
     }
 }
 

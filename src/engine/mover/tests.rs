@@ -1,8 +1,6 @@
 //! The engine with a log on a disk in memory, stepped by the test; the clock is manual.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
@@ -10,6 +8,7 @@ use super::releasing::FULL_MS;
 use super::window::WINDOW;
 use super::*;
 use crate::clock::{Clock, Hand};
+use crate::engine::stepped::answered;
 use crate::engine::{Driver, Engine, EngineParts, NackBatch, NackRequest, Replay};
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, Origin, TopicName, WallMs};
@@ -101,6 +100,10 @@ impl House {
         on.writer.step();
     }
 
+    fn steps(&mut self, count: usize) {
+        (0..count).for_each(|_| self.step());
+    }
+
     fn pass(&mut self, ms: u64) {
         self.now = self.now.plus(ms);
         self.on().hand.advance(ms);
@@ -113,26 +116,21 @@ impl House {
     }
 
     fn ask<T>(&mut self, asked: impl Future<Output = T>) -> Option<T> {
-        let mut asked = pin!(asked);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..4 {
-            if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
-                return Some(answer);
-            }
-            self.step();
-        }
-        None
+        answered(asked, || self.step())
     }
 
     /// Nacks records of `orders` by these offsets; whether the nacks are durable.
     fn fail(&mut self, offsets: std::ops::Range<i64>, key: Option<&'static str>) -> bool {
+        self.fail_with(offsets, &record(key, 10))
+    }
+
+    fn fail_with(&mut self, offsets: std::ops::Range<i64>, record: &Bytes) -> bool {
         let nacks = offsets.map(|offset| {
             let origin = Origin { topic: "orders".into(), partition: 0, offset };
             let want = RequestedDelay { level: None, delay_ms: Some(DELAY_MS) };
-            let record = record(key, 10);
             let record_bytes = u64::try_from(record.len()).unwrap();
             let nack = Nack { want, record_bytes, ..Nack::of(NackTarget::Origin(origin)) };
-            NackRequest { nack, record }
+            NackRequest { nack, record: record.clone() }
         });
         let by = Reporter { member: None, client: ClientId::new("test") };
         let batch = NackBatch { group: shop(), by, producer: None, nacks: nacks.collect() };
@@ -178,7 +176,7 @@ impl House {
         let all = read.batches;
         let mut origins = Vec::new();
         for batch in all {
-            for record in records(&Batch::parse(&batch.body).unwrap(), 1 << 20).unwrap() {
+            for record in records(&Batch::parse(&batch.body).unwrap(), 8 << 20).unwrap() {
                 let origin = record.unwrap().headers.last("ORIGIN_MESSAGE_ID").flatten().unwrap();
                 origins.push(String::from_utf8(origin.to_vec()).unwrap());
             }
@@ -254,18 +252,14 @@ fn a_full_window_holds_back_only_its_partition() {
     assert!(house.fail(count + 100..count + 120, None));
     house.now = house.now.plus(DELAY_MS);
     house.on().hand.advance(DELAY_MS);
-    for _ in 0..40 {
-        house.step();
-    }
+    house.steps(40);
     let (keyed, other) = if house.released(0).len() > WINDOW / 2 { (0, 1) } else { (1, 0) };
     let keyless = house.released(other).len();
     assert_eq!(keyless, 20, "they go where there is room");
     assert_eq!(house.count(StateKind::Inflight), u64::try_from(WINDOW + keyless).unwrap());
     let partition = i32::try_from(keyed).unwrap();
     assert!(house.commit(partition, 50));
-    for _ in 0..4 {
-        house.step();
-    }
+    house.steps(4);
     assert_eq!(house.released(keyed).len(), WINDOW + 50);
 }
 
@@ -277,9 +271,7 @@ fn fill_one_partition(house: &mut House, waiting: i64) -> usize {
     assert!(house.fail(count..count + 20, None));
     house.now = house.now.plus(DELAY_MS);
     house.on().hand.advance(DELAY_MS);
-    for _ in 0..100 {
-        house.step();
-    }
+    house.steps(100);
     usize::from(house.released(0).len() < WINDOW)
 }
 
@@ -327,15 +319,33 @@ fn a_commit_past_failed_retries_makes_room() {
     assert!(house.fail(0..window + 10, None));
     house.now = house.now.plus(DELAY_MS);
     house.on().hand.advance(DELAY_MS);
-    for _ in 0..40 {
-        house.step();
-    }
+    house.steps(40);
     assert_eq!(house.released(0).len(), WINDOW);
     assert!(house.fail_released(0..window));
     assert!(house.commit(0, window));
     house.step();
     house.step();
     assert_eq!(house.released(0).len(), WINDOW + 10);
+}
+
+#[test]
+fn large_retries_that_fail_again_leave_the_window() {
+    let mut house = House::new(1);
+    house.reads();
+    let large = record(None, 4 << 20);
+    for offset in 0..18 {
+        assert!(house.fail_with(offset..offset + 1, &large));
+    }
+    house.now = house.now.plus(DELAY_MS);
+    house.on().hand.advance(DELAY_MS);
+    house.steps(40);
+    let first = house.released(0).len();
+    assert!((15..18).contains(&first), "64 MiB and no more: {first}");
+    let first = i64::try_from(first).unwrap();
+    assert!(house.fail_released(0..first));
+    assert!(house.commit(0, first));
+    house.steps(10);
+    assert_eq!(house.released(0).len(), 18);
 }
 
 #[test]
@@ -350,9 +360,7 @@ fn the_window_grows_with_what_a_group_commits() {
     house.on().hand.advance(DELAY_MS);
     for (committed, released) in [(0, 1), (1, 2), (2, 4), (4, 8)] {
         assert!(house.commit(0, committed * window));
-        for _ in 0..200 {
-            house.step();
-        }
+        house.steps(200);
         assert_eq!(house.released(0).len(), released * WINDOW, "{committed}");
     }
 }

@@ -3,12 +3,13 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 
 use super::*;
 use crate::clock::{Clock, Hand};
+use crate::engine::stepped::answered;
 use crate::engine::store::ROWS_FILE;
 use crate::engine::{
     Engine, EngineParts, Flusher, NackBatch, NackReply, NackRequest, ProducerSequence, Replay,
@@ -217,15 +218,7 @@ impl House {
         &mut self,
         asked: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
-        let mut asked = pin!(asked);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..16 {
-            if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
-                return answer;
-            }
-            self.step();
-        }
-        panic!("no answer");
+        answered(asked, || self.step()).expect("an answer")
     }
 
     fn fail(&mut self, offsets: &[i64]) -> Result<NackReply, EngineError> {

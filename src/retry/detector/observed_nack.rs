@@ -48,7 +48,7 @@ impl Detector {
     }
 
     /// Deliveries of the retry topic that were nacked: they are skipped until a commit passes them.
-    /// The ledger remembers them, so they are not journalled here.
+    /// The ledger remembers them, so nothing is journalled at once.
     pub fn settled_before(&mut self, of: &TopicPartition, offsets: impl IntoIterator<Item = i64>) {
         let window = self.windows.entry(of.clone()).or_default();
         let committed = window.committed.unwrap_or(0);

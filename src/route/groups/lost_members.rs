@@ -98,10 +98,14 @@ impl Router {
 
     /// Whether a member subscribes to the group's retry topic, or fetched it lately.
     fn is_retry_read(&self, group: &GroupId) -> bool {
-        let retry = self.names.retry_topic(group);
-        let subscriptions = self.subscriptions(group);
-        subscriptions.iter().any(|topics| topics.contains(&retry))
+        self.count_subscribers(group) > 0
             || self.engine.has_retry_reader(group, self.clock.now().mono)
+    }
+
+    /// The number of members that subscribe to the group's retry topic.
+    fn count_subscribers(&self, group: &GroupId) -> usize {
+        let retry = self.names.retry_topic(group);
+        self.subscriptions(group).iter().filter(|topics| topics.contains(&retry)).count()
     }
 
     /// A member has left: its retries in flight return, or the retry topic has a reader less.
@@ -116,19 +120,17 @@ impl Router {
     /// A member has left: without another subscriber nobody reads the retry topic. A reader without
     /// a group shows with its next Fetch.
     fn reader_left(&self, group: &GroupId) {
-        let retry = self.names.retry_topic(group);
-        if !self.subscriptions(group).iter().any(|topics| topics.contains(&retry)) {
+        if self.count_subscribers(group) == 0 {
             self.engine.no_retry_reader(group);
         }
     }
 
     /// The number of members that receive retries of the group.
     pub fn count_takers(&self, known: &GroupSummary) -> usize {
-        if self.upstream.is_some() {
-            return self.takers(known).len();
+        match self.upstream {
+            Some(_) => self.takers(known).len(),
+            None => self.count_subscribers(&known.group),
         }
-        let retry = self.names.retry_topic(&known.group);
-        self.subscriptions(&known.group).iter().filter(|topics| topics.contains(&retry)).count()
     }
 
     /// The live members that receive retries of the group.

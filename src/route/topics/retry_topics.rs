@@ -148,12 +148,6 @@ impl Router {
         for topic in self.broker.topics.list() {
             let Some(group) = self.group_served_here(&topic.name) else { continue };
             self.serve_retry_topic(&group, &topic);
-            let committed = topic.partitions.iter().filter_map(|partition| {
-                let index = partition.index;
-                let known = self.broker.offsets.committed(&group, &topic.name, index)?;
-                Some((topic.name.clone(), index, known.offset))
-            });
-            self.engine.note_commits(&group, committed.collect());
         }
         self.engine.retry_topics_reopened();
     }

@@ -1,10 +1,8 @@
 //! Retries whose bytes the log cannot read back, with a log on a disk in memory.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use super::*;
 use crate::clock::{Clock, Hand};
+use crate::engine::stepped::answered;
 use crate::engine::{
     DeadLetter, Driver, EngineParts, NackBatch, NackReply, NackRequest, ProducerSequence, Replay,
 };
@@ -50,16 +48,12 @@ impl House {
     }
 
     fn ask<T>(&mut self, asked: impl Future<Output = T>) -> T {
-        let mut asked = pin!(asked);
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..8 {
-            if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
-                return answer;
-            }
-            self.driver.step();
-            self.writer.step();
-        }
-        panic!("no answer");
+        let Self { driver, writer, .. } = self;
+        let step = || {
+            driver.step();
+            writer.step();
+        };
+        answered(asked, step).expect("an answer")
     }
 
     /// Nacks records, each with its offset as its value.
