@@ -77,6 +77,16 @@ fn a_redrive_that_no_member_receives_is_refused() {
 }
 
 #[test]
+fn a_reader_without_a_retry_is_remembered() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    assert_eq!(member.leave(), 0);
+    let all = ["dlq", "redrive", "shop", "--all"];
+    assert!(done(&server, &all).contains("a member did before"));
+}
+
+#[test]
 fn bulk_verbs_take_retries_that_are_due() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);

@@ -59,7 +59,17 @@ impl Engine {
 
     /// Nobody reads the group's retry topic before the next Fetch of it.
     pub fn no_retry_reader(&self, group: &GroupId) {
-        self.readers.forget(group);
+        self.readers.all_left(group);
+    }
+
+    /// Notes that a member has subscribed to the group's retry topic.
+    pub fn subscribes_to_retries(&self, group: &GroupId) {
+        self.readers.note_subscription(group);
+    }
+
+    /// Whether the group's retry topic has or had a reader since the start.
+    pub fn had_retry_reader(&self, group: &GroupId) -> bool {
+        self.readers.was_read(group)
     }
 
     /// Whether the group's retry topic was fetched lately.

@@ -33,10 +33,11 @@ pub struct RetryPartitionLog {
     pub committed: i64,
 }
 
-/// The last Fetch of each group's retry topic, and the groups whose topic is served.
+/// Readers of each group's retry topic, and the groups whose topic is served.
 #[derive(Debug, Default)]
 pub(super) struct RetryReaders {
-    last: Mutex<BTreeMap<GroupId, MonoMs>>,
+    /// The last Fetch; `None`: all readers have left, or none has fetched yet.
+    last: Mutex<BTreeMap<GroupId, Option<MonoMs>>>,
     served: Mutex<BTreeSet<GroupId>>,
 }
 
@@ -57,17 +58,33 @@ impl RetryReaders {
     /// Notes a Fetch; true: nobody read the topic before.
     pub(super) fn note_fetch(&self, group: &GroupId, now: MonoMs) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = last.insert(group.clone(), now);
+        let before = last.insert(group.clone(), Some(now)).flatten();
         before.is_none_or(|before| now.since(before) >= READ_MS)
     }
 
-    pub(super) fn forget(&self, group: &GroupId) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(group);
+    /// A member has subscribed to the topic.
+    pub(super) fn note_subscription(&self, group: &GroupId) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if !last.contains_key(group) {
+            last.insert(group.clone(), None);
+        }
+    }
+
+    pub(super) fn all_left(&self, group: &GroupId) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.get_mut(group) {
+            *last = None;
+        }
+    }
+
+    /// Whether the topic has or had a reader since the start.
+    pub(super) fn was_read(&self, group: &GroupId) -> bool {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).contains_key(group)
     }
 
     pub(super) fn is_read(&self, group: &GroupId, now: MonoMs) -> bool {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.get(group).is_some_and(|last| now.since(*last) < READ_MS)
+        last.get(group).is_some_and(|last| last.is_some_and(|last| now.since(last) < READ_MS))
     }
 }
 

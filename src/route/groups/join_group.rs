@@ -65,7 +65,7 @@ pub(in crate::route) async fn answer(
     };
     let retry = router.names.retry_topic(&group);
     let known = |name: &TopicName| image(router, name, &retry);
-    join.protocols.iter().for_each(|protocol| router.make_subscribed(&protocol.metadata));
+    join.protocols.iter().for_each(|protocol| router.make_subscribed(&retry, &protocol.metadata));
     match router.broker.groups.join(&group, join, known).await {
         Ok(joined) => {
             let key = member_key(&joined.member_id, instance_id.as_deref());

@@ -165,8 +165,11 @@ impl Router {
         settings
     }
 
-    /// Whether retries of the group were ever released: only a topic with a reader gets any.
-    pub fn has_released(&self, group: &GroupId) -> bool {
+    /// Whether the group's retry topic ever had a reader: only such a topic gets retries.
+    pub fn had_retry_reader(&self, group: &GroupId) -> bool {
+        if self.engine.had_retry_reader(group) {
+            return true;
+        }
         let topic = self.broker.topics.find(&self.names.retry_topic(group));
         topic.is_some_and(|topic| topic.partitions.iter().any(|of| self.broker.bounds(of).next > 0))
     }
@@ -195,13 +198,28 @@ impl Router {
         }
     }
 
-    /// Makes the retry topics that a subscription names.
-    pub(in crate::route) fn make_subscribed(&self, metadata: &bytes::Bytes) {
+    /// Makes the retry topics that a subscription of the group names.
+    pub(in crate::route) fn make_subscribed(&self, retry: &TopicName, metadata: &bytes::Bytes) {
         if let Ok(subscription) = Subscription::parse(metadata) {
             for topic in &subscription.topics {
-                self.place_or_make(topic);
+                self.place_for_member(topic, retry);
             }
         }
+    }
+
+    /// The topic kind of a name in a subscription; `retry`: the retry topic of the member's group.
+    pub(in crate::route) fn place_for_member(
+        &self,
+        name: &TopicName,
+        retry: &TopicName,
+    ) -> Option<TopicKind> {
+        let place = self.place_or_make(name);
+        if name == retry
+            && let Some(group) = self.group_served_here(name)
+        {
+            self.engine.subscribes_to_retries(&group);
+        }
+        place
     }
 
     /// The number of partitions of a group's retry topic.

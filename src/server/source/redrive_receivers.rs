@@ -28,8 +28,8 @@ impl AdminSource {
                 n => format!("{n} members read {topic} now"),
             });
         };
-        let has_read =
-            known.is_some_and(|known| !known.slots.is_empty()) || self.router.has_released(group);
+        let has_read = known.is_some_and(|known| !known.slots.is_empty())
+            || self.router.had_retry_reader(group);
         match why {
             NoTaker::NoMember | NoTaker::NotHere | NoTaker::Silent if has_read => Ok(format!(
                 "nobody reads {topic} now ({why}), but a member did before: the records wait \

@@ -174,7 +174,7 @@ pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Opt
     if name == retry && router.upstream.is_some() {
         return None;
     }
-    let place = router.place_or_make(name)?;
+    let place = router.place_for_member(name, retry)?;
     let id = TopicId(router.id_of(name, &place).into_bytes());
     Some(TopicImage { id, partitions: place.partitions() })
 }
