@@ -148,6 +148,9 @@ impl Connection {
         match RequestHead::parse(&frame.bytes) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
+                if head.api == Api::Produce && conn.node.is_some() {
+                    return self.produce(link, head).await;
+                }
                 if router.asks(conn, head.api) {
                     let link = self.linked(link).await?;
                     return Ok(Box::pin(router.answer_with(conn, link, head)).await);
@@ -385,7 +388,7 @@ impl ServedConnection<'_> {
         }
         let Self { connection, inbox, due, in_sasl, .. } = self;
         let Connection { router, conn, .. } = connection;
-        let way = |start: &RequestStart| router.way(conn, start.api_key, start.version);
+        let way = |start: &RequestStart, buffer: &[u8]| router.way(conn, start, buffer);
         let passes = |start: &RequestStart, answered: bool| {
             *in_sasl = is_sasl(start.api_key);
             let api = Api::from_key(start.api_key).map_or("other", Api::name);

@@ -18,7 +18,7 @@ use crate::route::passthrough::RoutingDecision;
 use crate::socket::{Admission, READ_BYTES_MIN, ReadBuffer};
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{FrameStartError, RequestStart};
-use crate::wire::split;
+use crate::wire::{Api, split};
 
 /// Interval of checks whether a client has gone, while its bytes are not read.
 const LOOK: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ impl RequestReader {
     /// start. `passes` is called for each relayed frame, with whether it has an answer.
     pub(super) fn next(
         &mut self,
-        way: impl Fn(&RequestStart) -> RoutingDecision,
+        way: impl Fn(&RequestStart, &[u8]) -> Result<Option<RoutingDecision>, FrameStartError>,
         mut passes: impl FnMut(&RequestStart, bool),
     ) -> Result<ClientInput, CloseCause> {
         let mut end = 0;
@@ -144,9 +144,15 @@ impl RequestReader {
                 Ok(None) => break,
                 Err(error) => return Err(self.refuse(&error)),
             };
-            let way = way(&start);
-            // A frame that is too large to be read is only relayed.
-            let gathers = way == RoutingDecision::Gather && start.bytes <= self.bytes_max;
+            let way = match way(&start, rest) {
+                Ok(Some(way)) => way,
+                Ok(None) => break,
+                Err(error) => return Err(self.refuse(&error)),
+            };
+            // A frame that is too large to be read is only relayed. No Produce is: each is looked
+            // at.
+            let is_read = start.bytes <= self.bytes_max || start.api_key == Api::Produce.key();
+            let gathers = way == RoutingDecision::Gather && is_read;
             if gathers || way == RoutingDecision::Answer {
                 if end > 0 {
                     break;
@@ -369,7 +375,7 @@ mod tests {
             }
             asked.unwrap();
             loop {
-                match inbox.next(|_| way, |_, _| {}).unwrap() {
+                match inbox.next(|_, _| Ok(Some(way)), |_, _| {}).unwrap() {
                     ClientInput::Frame(_) => return None,
                     ClientInput::Passing(_) if inbox.passing == 0 => return None,
                     ClientInput::Passing(_) | ClientInput::Gathered(_) => {}

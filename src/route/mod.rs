@@ -28,6 +28,6 @@ pub mod transactions;
 mod unique_names;
 mod upstream_dispatch;
 
-pub use produce::ProduceDelay;
+pub use produce::{ProduceDelay, ProduceOwner};
 pub use reply::{AnswerFuture, Reply};
 pub use router::{NodeConfig, Router};

@@ -137,6 +137,17 @@ impl Link {
         Ok(decode_answer(api, version, head.correlation_id, &answer)?)
     }
 
+    /// Sends a request that has no answer: a Produce with acks 0.
+    pub async fn tell<Req: Request>(
+        &mut self,
+        head: &RequestHead,
+        request: &Req,
+    ) -> Result<(), UpstreamError> {
+        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
+        let frame = encode_request(head.api, head.version, head.correlation_id, client, request)?;
+        Ok(self.writer.half.write_all(&frame).await?)
+    }
+
     /// Returns the whole answer without its length prefix.
     async fn ask<Req: Request>(
         &mut self,

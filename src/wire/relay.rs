@@ -1,12 +1,14 @@
 //! First fields of a relayed frame: its length and, to match an answer to its request, its
 //! correlation id. Records are never read.
 
+use uuid::Uuid;
+
 use crate::wire::api::Api;
 use crate::wire::frame::{self, FrameError, PREFIX_BYTES};
 use crate::wire::reader::{ReadError, Reader};
 
-/// Bytes needed to read the acks of a Produce. They follow the header and the transactional id: two
-/// strings of at most 32 KiB and a few tagged fields.
+/// Bytes needed to read the acks and the first topic of a Produce. They follow the header and the
+/// transactional id: two strings of at most 32 KiB and a few tagged fields.
 pub const START_BYTES_MAX: usize = 72 << 10;
 
 /// Reason why the next frame of a connection cannot be found.
@@ -24,6 +26,28 @@ pub enum FrameStartError {
     /// The header is broken.
     #[error("a request header is broken: {0}")]
     Read(#[from] ReadError),
+}
+
+/// First version of a Produce that names its topics by their ids.
+const IDENTIFIED_SINCE: i16 = 13;
+/// Longest name of a topic, in bytes.
+const TOPIC_BYTES_MAX: usize = 249;
+
+/// The topics of a Produce, as far as its start names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProduceTopics<'a> {
+    /// One topic, by its name.
+    Named(&'a str),
+    /// One topic, by its id (KIP-516): version 13.
+    Identified(Uuid),
+    /// Any other topics: the request is read whole.
+    Other,
+}
+
+/// The first fields of a Produce.
+struct ProduceStart<'a> {
+    acks: i16,
+    topics: ProduceTopics<'a>,
 }
 
 /// The first fields of a request.
@@ -64,32 +88,78 @@ impl RequestStart {
         if self.api_key != Api::Produce.key() {
             return Ok(Some(true));
         }
+        Ok(self.produce(buffer)?.map(|start| start.acks != 0))
+    }
+
+    /// The topics of a Produce. `buffer` begins with the frame; `None`: more bytes are needed.
+    pub fn topics<'a>(
+        &self,
+        buffer: &'a [u8],
+    ) -> Result<Option<ProduceTopics<'a>>, FrameStartError> {
+        Ok(self.produce(buffer)?.map(|start| start.topics))
+    }
+
+    fn produce<'a>(&self, buffer: &'a [u8]) -> Result<Option<ProduceStart<'a>>, FrameStartError> {
         let whole = buffer.len() >= self.bytes.min(START_BYTES_MAX);
         let Some(known) = buffer.get(PREFIX_BYTES..self.bytes.min(buffer.len())) else {
             return Ok(None);
         };
-        match acks(known, self.version) {
-            Ok(acks) => Ok(Some(acks != 0)),
+        match ProduceStart::parse(known, self.version) {
+            Ok(start) => Ok(Some(start)),
             Err(ReadError::Truncated) if !whole => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// The acks of a Produce; `bytes` begins with the request header.
-fn acks(bytes: &[u8], version: i16) -> Result<i16, ReadError> {
-    let flexible = Api::Produce.is_flexible(version);
-    let mut reader = Reader::new(bytes);
-    reader.take(8)?;
-    skip_text(&mut reader)?;
-    if flexible {
-        crate::wire::scan::skip_tagged_fields(&mut reader)?;
-        let plus_one = reader.uvarint()?;
-        reader.take(usize::try_from(plus_one.saturating_sub(1)).unwrap_or(usize::MAX))?;
-    } else if version >= 3 {
+impl<'a> ProduceStart<'a> {
+    /// `bytes` begins with the request header.
+    fn parse(bytes: &'a [u8], version: i16) -> Result<Self, ReadError> {
+        let flexible = Api::Produce.is_flexible(version);
+        let mut reader = Reader::new(bytes);
+        reader.take(8)?;
         skip_text(&mut reader)?;
+        if flexible {
+            crate::wire::scan::skip_tagged_fields(&mut reader)?;
+            let len = compact_len(&mut reader)?;
+            reader.take(len)?;
+        } else if version >= 3 {
+            skip_text(&mut reader)?;
+        }
+        let acks = reader.int16()?;
+        reader.int32()?;
+        let topics = produce_topics(&mut reader, version, flexible)?;
+        Ok(Self { acks, topics })
     }
-    reader.int16()
+}
+
+fn produce_topics<'a>(
+    reader: &mut Reader<'a>,
+    version: i16,
+    flexible: bool,
+) -> Result<ProduceTopics<'a>, ReadError> {
+    let count =
+        if flexible { compact_len(reader)? } else { usize::try_from(reader.int32()?).unwrap_or(0) };
+    if count != 1 {
+        return Ok(ProduceTopics::Other);
+    }
+    if version >= IDENTIFIED_SINCE {
+        let id = reader.take(16)?.first_chunk::<16>().copied().unwrap_or_default();
+        return Ok(ProduceTopics::Identified(Uuid::from_bytes(id)));
+    }
+    let len =
+        if flexible { compact_len(reader)? } else { usize::try_from(reader.int16()?).unwrap_or(0) };
+    if len > TOPIC_BYTES_MAX {
+        return Ok(ProduceTopics::Other);
+    }
+    let name = std::str::from_utf8(reader.take(len)?);
+    Ok(name.map_or(ProduceTopics::Other, ProduceTopics::Named))
+}
+
+/// The length of a compact string or array; 0 for null.
+fn compact_len(reader: &mut Reader<'_>) -> Result<usize, ReadError> {
+    let plus_one = reader.uvarint()?;
+    Ok(usize::try_from(plus_one.saturating_sub(1)).unwrap_or(usize::MAX))
 }
 
 fn skip_text(reader: &mut Reader<'_>) -> Result<(), ReadError> {
@@ -122,7 +192,9 @@ impl AnswerStart {
 
 #[cfg(test)]
 mod tests {
+    use kafka_protocol::messages::produce_request::TopicProduceData;
     use kafka_protocol::messages::{MetadataRequest, ProduceRequest};
+    use kafka_protocol::protocol::StrBytes;
 
     use super::*;
     use crate::wire::call::encode_request;
@@ -152,6 +224,46 @@ mod tests {
                 let start = RequestStart::parse(&frame, 1 << 20).unwrap().unwrap();
                 assert_eq!(start.is_answered(&frame), Ok(Some(acks != 0)), "v{version}");
                 assert_eq!(start.is_answered(&frame[..14]), Ok(None), "more is needed");
+            }
+        }
+    }
+
+    #[test]
+    fn the_only_topic_of_a_produce_is_named() {
+        let id = Uuid::from_u128(7);
+        for version in 3..=13 {
+            let request = |topics: &[&str]| {
+                let mut request = ProduceRequest::default();
+                request.topic_data = topics
+                    .iter()
+                    .map(|name| {
+                        let mut topic = TopicProduceData::default();
+                        if version < IDENTIFIED_SINCE {
+                            topic.name = StrBytes::from_string((*name).to_owned()).into();
+                        } else {
+                            topic.topic_id = id;
+                        }
+                        topic
+                    })
+                    .collect();
+                encode_request(Api::Produce, version, 1, Some("app"), &request).unwrap()
+            };
+            let topics = |frame: &[u8]| {
+                let start = RequestStart::parse(frame, 1 << 20).unwrap().unwrap();
+                start.topics(frame).unwrap().map(|topics| format!("{topics:?}"))
+            };
+            let one = request(&["orders"]);
+            let expected = match version {
+                13 => ProduceTopics::Identified(id),
+                _ => ProduceTopics::Named("orders"),
+            };
+            assert_eq!(topics(&one), Some(format!("{expected:?}")), "v{version}");
+            assert_eq!(topics(&one[..30]), None, "more is needed");
+            for several in [&[][..], &["orders", "payments"], &[&*"a".repeat(250)]] {
+                if several.len() == 1 && version == 13 {
+                    continue;
+                }
+                assert_eq!(topics(&request(several)), Some("Other".to_owned()), "v{version}");
             }
         }
     }

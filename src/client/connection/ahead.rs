@@ -3,6 +3,7 @@
 use crate::client::close_cause::CloseCause;
 use crate::client::connection::Connection;
 use crate::client::request_reader::RequestFrame;
+use crate::route::Reply;
 use crate::route::nacks::origin_records::ReadBack;
 use crate::upstream::Link;
 use crate::wire::{Api, RequestHead};
@@ -15,6 +16,17 @@ impl Connection {
         let is_known = router.unasked(conn, &head).is_empty();
         let back = is_known.then(|| router.named_ahead(conn, &head))?;
         back.is_whole().then_some((head, back))
+    }
+
+    /// The answer to a Produce at a broker: nacks are taken here, and the broker gets the rest.
+    pub(super) async fn produce(
+        &self,
+        link: &mut Option<Link>,
+        head: RequestHead,
+    ) -> Result<Reply, CloseCause> {
+        let back = self.prepare(link, &head).await?;
+        let link = self.linked(link).await?;
+        Ok(Box::pin(self.router.produce_with(&self.conn, (link, &back), head)).await)
     }
 
     /// Asks the broker for missing data; returns the records that the request refers to.

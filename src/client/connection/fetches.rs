@@ -1,5 +1,5 @@
-//! Requests that are read before they are relayed: Fetches of members, with their answers, and the
-//! replica lists of tools.
+//! Requests that are read before they are relayed: Fetches of members, with their answers, Produces
+//! that may have nacks, and the replica lists of tools.
 
 use std::future::ready;
 
@@ -9,8 +9,11 @@ use crate::client::close_cause::CloseCause;
 use crate::client::connection::{Connection, ServedConnection, bytes_of};
 use crate::client::outgoing;
 use crate::client::pending_responses::{LocalResponse, PendingResponse, RelayedResponse};
-use crate::client::request_reader::GatheredRequest;
+use crate::client::request_reader::{GatheredRequest, RequestFrame};
+use crate::route::ProduceOwner;
 use crate::route::fetch::{RelayDecision, RelayedAnswer};
+use crate::wire::endpoints::Naming;
+use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, reassignments};
 
@@ -22,6 +25,9 @@ impl ServedConnection<'_> {
     ) -> Result<(), CloseCause> {
         let Connection { router, conn, .. } = self.connection;
         self.in_sasl = false;
+        if gathered.start.api_key == Api::Produce.key() {
+            return self.take_produce(gathered).await;
+        }
         if gathered.start.api_key == reassignments::KEY {
             if let Some(frame) = router.reassigned(conn, &gathered.bytes) {
                 gathered.bytes = BytesMut::from(&frame[..]);
@@ -42,6 +48,39 @@ impl ServedConnection<'_> {
                     0,
                     None,
                 )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Relays a Produce, unless it has a nack or a dead letter.
+    async fn take_produce(&mut self, gathered: GatheredRequest) -> Result<(), CloseCause> {
+        let Connection { router, .. } = self.connection;
+        let GatheredRequest { start, bytes, room } = gathered;
+        let bytes = bytes.freeze();
+        let frame = RequestFrame { bytes: bytes.slice(PREFIX_BYTES.min(bytes.len())..), room };
+        match router.produce_owner(&frame.bytes) {
+            ProduceOwner::Sidecar => {
+                drop(bytes);
+                self.take(frame);
+            }
+            ProduceOwner::Both => {
+                drop(bytes);
+                self.held = Some(frame);
+            }
+            ProduceOwner::Cluster => {
+                drop(frame);
+                match start.is_answered(&bytes) {
+                    Ok(Some(false)) => router.metrics.request(Api::Produce.name(), 0.0),
+                    _ => self.due.push(PendingResponse::There(RelayedResponse {
+                        correlation_id: start.correlation_id,
+                        api: Api::Produce.name(),
+                        began: router.clock.elapsed(),
+                        looked_at: Naming::of(start.api_key, start.version),
+                        tracked: None,
+                    })),
+                }
+                self.send_on(BytesMut::from(bytes)).await?;
             }
         }
         Ok(())

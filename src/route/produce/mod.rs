@@ -13,6 +13,7 @@ mod produce_outcome;
 mod produce_sender;
 mod produce_transaction;
 mod read_back_records;
+mod relayed;
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -40,6 +41,7 @@ use produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use produce_sender::ProduceSender;
 pub(super) use produce_transaction::NOT_TRANSACTIONAL;
 use produce_transaction::{OUTSIDE_TRANSACTION, ProduceTransaction};
+pub use relayed::ProduceOwner;
 
 /// The values of `acks`.
 const ALL: i16 = -1;
@@ -71,12 +73,16 @@ pub(super) fn begin<'a>(
     head: &RequestHead,
 ) -> Result<PendingProduce<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
-    let refusal = refusal(router, &request);
     let from = ProduceSender { conn, back, version: head.version };
-    Ok(PendingProduce { acks: request.acks, topics: append(router, from, request, refusal) })
+    Ok(PendingProduce::begin(router, from, request))
 }
 
-impl PendingProduce<'_> {
+impl<'a> PendingProduce<'a> {
+    fn begin(router: &'a Router, from: ProduceSender<'_>, request: ProduceRequest) -> Self {
+        let refusal = refusal(router, &request);
+        Self { acks: request.acks, topics: append(router, from, request, refusal) }
+    }
+
     /// Waits until everything is as durable as `acks` promises.
     pub(super) async fn finish(
         self,
@@ -90,13 +96,17 @@ impl PendingProduce<'_> {
             });
         }
         let mut response = ProduceResponse::default();
+        self.add_to(&mut response).await;
+        router.encoded(head, &response)
+    }
+
+    async fn add_to(self, response: &mut ProduceResponse) {
         for (mut topic, partitions) in self.topics {
             for PendingPartition { index, waiting, .. } in partitions {
                 topic.partition_responses.push(respond(index, waiting.await));
             }
             response.responses.push(topic);
         }
-        router.encoded(head, &response)
     }
 }
 

@@ -136,7 +136,7 @@ impl Names {
     }
 
     /// Whether the bytes of a request may contain a reserved name.
-    pub(super) fn may_be_in(&self, request: &[u8]) -> bool {
+    pub(in crate::route) fn may_be_in(&self, request: &[u8]) -> bool {
         self.templates.may_be_in(request)
     }
 

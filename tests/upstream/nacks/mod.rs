@@ -3,4 +3,5 @@
 mod commit_nacks;
 mod commit_waits;
 mod member_connections;
+mod produced;
 mod read_back;

@@ -1,0 +1,102 @@
+//! Produce at a broker's port: nacks and dead letters are taken out, and the broker gets the rest.
+
+use bytes::Bytes;
+use kafka_protocol::messages::ProduceRequest;
+use kafka_protocol::messages::produce_request::TopicProduceData;
+use kafka_protocol::messages::produce_response::LeaderIdAndEpoch;
+use uuid::Uuid;
+
+use crate::model::TopicName;
+use crate::route::Router;
+use crate::route::clients::conn::Conn;
+use crate::route::convert::topic_of;
+use crate::route::nacks::origin_records::ReadBack;
+use crate::route::produce::produce_sender::ProduceSender;
+use crate::route::produce::{NONE, PendingProduce};
+use crate::route::reply::{AnswerError, Reply};
+use crate::upstream::Link;
+use crate::wire::{RequestHead, decode};
+
+/// The owner of the topics of a Produce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProduceOwner {
+    Cluster,
+    /// All are topics of the sidecar, or the request cannot be read.
+    Sidecar,
+    Both,
+}
+
+impl Router {
+    /// The owner of the topics of a Produce at a broker. `frame` has no length prefix.
+    pub fn produce_owner(&self, frame: &Bytes) -> ProduceOwner {
+        let head = RequestHead::parse(frame).ok();
+        let Some(request) = head.and_then(|head| decode::<ProduceRequest>(&head).ok()) else {
+            return ProduceOwner::Sidecar;
+        };
+        let count = request.topic_data.len();
+        match request.topic_data.iter().filter(|topic| self.is_taken(topic)).count() {
+            0 => ProduceOwner::Cluster,
+            ours if ours == count => ProduceOwner::Sidecar,
+            _ => ProduceOwner::Both,
+        }
+    }
+
+    /// Whether a Produce to this topic is answered here. `id`: nil, or that of a topic without a
+    /// name.
+    pub(in crate::route) fn takes(&self, name: &str, id: Uuid) -> bool {
+        // Nearly every Produce ends here, without an allocation.
+        if id.is_nil() && !self.names.may_be_in(name.as_bytes()) {
+            return false;
+        }
+        let name = self.named(&TopicName::new(name), id);
+        name.is_ok_and(|name| self.place(&name).is_some())
+    }
+
+    fn is_taken(&self, topic: &TopicProduceData) -> bool {
+        self.takes(topic_of(&topic.name).as_str(), topic.topic_id)
+    }
+
+    /// Answers a Produce at a broker, with the records that were read back for its nacks.
+    pub async fn produce_with(
+        &self,
+        conn: &Conn,
+        (link, back): (&mut Link, &ReadBack),
+        head: RequestHead,
+    ) -> Reply {
+        let began = self.clock.elapsed();
+        let from = ProduceSender { conn, back, version: head.version };
+        let reply = relayed(self, from, link, &head).await;
+        self.finish(head.api, began, reply)
+    }
+}
+
+async fn relayed(
+    router: &Router,
+    from: ProduceSender<'_>,
+    link: &mut Link,
+    head: &RequestHead,
+) -> Result<Reply, AnswerError> {
+    let mut rest = decode::<ProduceRequest>(head)?;
+    let topics = std::mem::take(&mut rest.topic_data);
+    let mut ours = rest.clone();
+    (ours.topic_data, rest.topic_data) = topics.into_iter().partition(|of| router.is_taken(of));
+    let acks = rest.acks;
+    let pending = PendingProduce::begin(router, from, ours);
+    if rest.topic_data.is_empty() {
+        return pending.finish(router, head).await;
+    }
+    if acks == NONE {
+        link.tell(head, &rest).await?;
+        return pending.finish(router, head).await;
+    }
+    let mut response = link.call(head, &rest).await?;
+    // A client without these asks for Metadata, which names addresses that lead here.
+    response.node_endpoints.clear();
+    for topic in &mut response.responses {
+        for partition in &mut topic.partition_responses {
+            partition.current_leader = LeaderIdAndEpoch::default();
+        }
+    }
+    pending.add_to(&mut response).await;
+    router.encoded(head, &response)
+}
