@@ -13,7 +13,9 @@ use crate::upstream::error::UpstreamError;
 use crate::upstream::sasl::ANSWER_BYTES_MAX;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{AnswerStart, FrameStartError};
-use crate::wire::{Api, FrameError, RequestHead, decode_answer, encode_request, split};
+use crate::wire::{
+    Api, EncodeError, FrameError, RequestHead, decode_answer, encode_request, split,
+};
 
 /// The longest frame that is relayed: Kafka's own bound of a message.
 const PASSING_BYTES_MAX: usize = 0x7fff_ffff;
@@ -143,8 +145,7 @@ impl Link {
         head: &RequestHead,
         request: &Req,
     ) -> Result<(), UpstreamError> {
-        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
-        let frame = encode_request(head.api, head.version, head.correlation_id, client, request)?;
+        let frame = frame_of(head.api, head.version, head, request)?;
         Ok(self.writer.half.write_all(&frame).await?)
     }
 
@@ -156,8 +157,7 @@ impl Link {
         head: &RequestHead,
         request: &Req,
     ) -> Result<Bytes, UpstreamError> {
-        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
-        let frame = encode_request(api, version, head.correlation_id, client, request)?;
+        let frame = frame_of(api, version, head, request)?;
         self.exchange(&frame).await
     }
 
@@ -194,6 +194,16 @@ impl Link {
             self.reader.fill().await?;
         }
     }
+}
+
+fn frame_of<Req: Request>(
+    api: Api,
+    version: i16,
+    head: &RequestHead,
+    request: &Req,
+) -> Result<Bytes, EncodeError> {
+    let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
+    encode_request(api, version, head.correlation_id, client, request)
 }
 
 impl LinkReader {

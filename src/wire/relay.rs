@@ -4,7 +4,10 @@
 use uuid::Uuid;
 
 use crate::wire::api::Api;
+use crate::wire::endpoints::produce::BY_ID_SINCE;
+use crate::wire::endpoints::share::{count, skip};
 use crate::wire::frame::{self, FrameError, PREFIX_BYTES};
+use crate::wire::names::TOPIC_BYTES_MAX;
 use crate::wire::reader::{ReadError, Reader};
 
 /// Bytes needed to read the acks and the first topic of a Produce. They follow the header and the
@@ -27,11 +30,6 @@ pub enum FrameStartError {
     #[error("a request header is broken: {0}")]
     Read(#[from] ReadError),
 }
-
-/// First version of a Produce that names its topics by their ids.
-const IDENTIFIED_SINCE: i16 = 13;
-/// Longest name of a topic, in bytes.
-const TOPIC_BYTES_MAX: usize = 249;
 
 /// The topics of a Produce, as far as its start names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +119,7 @@ impl<'a> ProduceStart<'a> {
         skip_text(&mut reader)?;
         if flexible {
             crate::wire::scan::skip_tagged_fields(&mut reader)?;
-            let len = compact_len(&mut reader)?;
-            reader.take(len)?;
+            skip(&mut reader)?;
         } else if version >= 3 {
             skip_text(&mut reader)?;
         }
@@ -138,28 +135,22 @@ fn produce_topics<'a>(
     version: i16,
     flexible: bool,
 ) -> Result<ProduceTopics<'a>, ReadError> {
-    let count =
-        if flexible { compact_len(reader)? } else { usize::try_from(reader.int32()?).unwrap_or(0) };
-    if count != 1 {
+    let topics =
+        if flexible { count(reader)? } else { u32::try_from(reader.int32()?).unwrap_or(0) };
+    if topics != 1 {
         return Ok(ProduceTopics::Other);
     }
-    if version >= IDENTIFIED_SINCE {
+    if version >= BY_ID_SINCE {
         let id = reader.take(16)?.first_chunk::<16>().copied().unwrap_or_default();
         return Ok(ProduceTopics::Identified(Uuid::from_bytes(id)));
     }
-    let len =
-        if flexible { compact_len(reader)? } else { usize::try_from(reader.int16()?).unwrap_or(0) };
+    let len = if flexible { count(reader)? } else { u32::try_from(reader.int16()?).unwrap_or(0) };
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
     if len > TOPIC_BYTES_MAX {
         return Ok(ProduceTopics::Other);
     }
     let name = std::str::from_utf8(reader.take(len)?);
     Ok(name.map_or(ProduceTopics::Other, ProduceTopics::Named))
-}
-
-/// The length of a compact string or array; 0 for null.
-fn compact_len(reader: &mut Reader<'_>) -> Result<usize, ReadError> {
-    let plus_one = reader.uvarint()?;
-    Ok(usize::try_from(plus_one.saturating_sub(1)).unwrap_or(usize::MAX))
 }
 
 fn skip_text(reader: &mut Reader<'_>) -> Result<(), ReadError> {
@@ -238,7 +229,7 @@ mod tests {
                     .iter()
                     .map(|name| {
                         let mut topic = TopicProduceData::default();
-                        if version < IDENTIFIED_SINCE {
+                        if version < BY_ID_SINCE {
                             topic.name = StrBytes::from_string((*name).to_owned()).into();
                         } else {
                             topic.topic_id = id;

@@ -72,13 +72,7 @@ impl ServedConnection<'_> {
                 drop(frame);
                 match start.is_answered(&bytes) {
                     Ok(Some(false)) => router.metrics.request(Api::Produce.name(), 0.0),
-                    _ => self.due.push(PendingResponse::There(RelayedResponse {
-                        correlation_id: start.correlation_id,
-                        api: Api::Produce.name(),
-                        began: router.clock.elapsed(),
-                        looked_at: Naming::of(start.api_key, start.version),
-                        tracked: None,
-                    })),
+                    _ => self.pass_on(&start, Api::Produce.name(), None),
                 }
                 self.send_on(BytesMut::from(bytes)).await?;
             }
@@ -97,7 +91,7 @@ impl ServedConnection<'_> {
             correlation_id: start.correlation_id,
             api,
             began: self.connection.router.clock.elapsed(),
-            looked_at: None,
+            looked_at: Naming::of(start.api_key, start.version),
             tracked,
         }));
     }

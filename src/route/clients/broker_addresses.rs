@@ -1,6 +1,7 @@
 //! Broker addresses in answers of the cluster: learned, then replaced by ports of this sidecar.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::ProduceResponse;
 use kafka_protocol::protocol::StrBytes;
 
 use crate::route::Router;
@@ -72,6 +73,16 @@ impl Router {
     ) -> Result<Bytes, UpstreamError> {
         let correlation_id = frame.first_chunk().map_or(0, |id| i32::from_be_bytes(*id));
         let mut response = produce::decode(version, correlation_id, frame)?;
+        self.replace_brokers(conn, &mut response).await;
+        Ok(encode_at(Api::Produce, version, correlation_id, &response)?)
+    }
+
+    /// Rewrites the broker addresses of a broker's answer to a Produce.
+    pub(in crate::route) async fn replace_brokers(
+        &self,
+        conn: &Conn,
+        response: &mut ProduceResponse,
+    ) {
         for mut node in std::mem::take(&mut response.node_endpoints) {
             let real = RealBroker { node: node.node_id.0, host: &node.host, port: node.port };
             if let Some((host, port)) = replace(self, conn, &real).await {
@@ -79,7 +90,6 @@ impl Router {
                 response.node_endpoints.push(node);
             }
         }
-        Ok(encode_at(Api::Produce, version, correlation_id, &response)?)
     }
 }
 

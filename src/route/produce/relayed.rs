@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::messages::produce_request::TopicProduceData;
-use kafka_protocol::messages::produce_response::LeaderIdAndEpoch;
 use uuid::Uuid;
 
 use crate::model::TopicName;
@@ -90,13 +89,7 @@ async fn relayed(
         return pending.finish(router, head).await;
     }
     let mut response = link.call(head, &rest).await?;
-    // A client without these asks for Metadata, which names addresses that lead here.
-    response.node_endpoints.clear();
-    for topic in &mut response.responses {
-        for partition in &mut topic.partition_responses {
-            partition.current_leader = LeaderIdAndEpoch::default();
-        }
-    }
+    router.replace_brokers(from.conn, &mut response).await;
     pending.add_to(&mut response).await;
     router.encoded(head, &response)
 }

@@ -12,7 +12,7 @@ use crate::wire::scan::skip_tagged_fields;
 /// The first version that may name a broker.
 pub const NAMED_SINCE: i16 = 10;
 /// The first version that identifies topics by id.
-const BY_ID_SINCE: i16 = 13;
+pub const BY_ID_SINCE: i16 = 13;
 
 /// Whether the answer names brokers: a frame without its length prefix, of version [`NAMED_SINCE`]
 /// or later. Most answers do not, and nothing is allocated for them.

@@ -127,12 +127,12 @@ fn read(place: AddressPosition, frame: &Bytes) -> Result<(Vec<BrokerNode>, &[u8]
 }
 
 /// Elements of a compact array; null counts as 0.
-pub(super) fn count(reader: &mut Reader<'_>) -> Result<u32, ReadError> {
+pub(in crate::wire) fn count(reader: &mut Reader<'_>) -> Result<u32, ReadError> {
     Ok(reader.uvarint()?.saturating_sub(1))
 }
 
 /// Skips a compact string or compact bytes.
-pub(super) fn skip(reader: &mut Reader<'_>) -> Result<(), ReadError> {
+pub(in crate::wire) fn skip(reader: &mut Reader<'_>) -> Result<(), ReadError> {
     let len = count(reader)?;
     reader.take(usize::try_from(len).unwrap_or(usize::MAX)).map(drop)
 }
