@@ -20,6 +20,7 @@ mod changing;
 mod expect;
 mod front;
 mod healthy;
+mod installs;
 mod judge;
 mod kcat;
 mod matrix;

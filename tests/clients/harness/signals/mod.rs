@@ -58,6 +58,14 @@ fn cases() -> Vec<Case> {
     .concat()
 }
 
+/// Builds every application.
+pub(crate) fn build_all() {
+    for case in cases() {
+        case.app.built();
+    }
+    recipes::build_all();
+}
+
 /// One application that cannot handle one record, and fails in one way.
 #[derive(Clone)]
 struct Case {

@@ -47,6 +47,13 @@ fn rust(_: &App) -> Built {
     Built { command: vec![program.into()], version: rdkafka::util::get_rdkafka_version().1 }
 }
 
+/// Builds every recipe.
+pub(super) fn build_all() {
+    for app in [&SPRING, &JAVA, &PYTHON, &GO, &NODE, &RUST] {
+        app.built();
+    }
+}
+
 fn case_of(app: &'static App) -> Case {
     Case {
         app,

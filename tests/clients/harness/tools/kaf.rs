@@ -10,9 +10,13 @@ use crate::rig::wait::until;
 /// Longest wait for a commit of kaf.
 const WAIT: Duration = Duration::from_secs(30);
 
+pub(super) fn built() -> Command {
+    go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf")
+}
+
 /// Command of kaf with a home of its own, which has no settings.
 fn command(house: &House, args: &[&str]) -> Command {
-    let mut kaf = go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf");
+    let mut kaf = built();
     kaf.env("HOME", &house.dir).args(["-b", &house.sidecar.address()]).args(args);
     kaf
 }

@@ -31,6 +31,12 @@ pub(crate) const OFFSETS: &str = "GetOffsetShell";
 pub(crate) const CONSOLE_PRODUCER: &str = "ConsoleProducer";
 pub(crate) const CONSOLE_CONSUMER: &str = "consumer.ConsoleConsumer";
 
+/// Builds every tool that is not a package of the machine.
+pub(crate) fn build_all() {
+    let _ = kaf::built();
+    let _ = tool(TOPICS);
+}
+
 /// A sidecar without a cluster, with an empty directory.
 pub(crate) struct House {
     pub(crate) sidecar: Sidecar,
