@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, ListenerTls, Retry, RetryDelivery,
-    Rewind, UpstreamSasl, UpstreamTls, ms,
+    RetryTopics, Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -100,6 +100,11 @@ impl Config {
         let tls = self.upstream.as_ref().and_then(|upstream| upstream.tls.as_ref());
         let loaded = tls.map(UpstreamTls::load).transpose();
         loaded.map_err(|problems| of_files("upstream.tls", &problems))
+    }
+
+    /// Whether retry topics are topics of the cluster behind.
+    pub fn has_retries_behind(&self) -> bool {
+        self.upstream.as_ref().is_some_and(|to| to.retry_topics == RetryTopics::Cluster)
     }
 
     /// The upstream; new connections trust the authorities that `tls` received last.

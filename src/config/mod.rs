@@ -33,8 +33,8 @@ pub use parts::{
     AdminConfig, Backoff, BindMode, DeadLetterRule, DeadLetters, DrainConfig, DrainMode,
     ElapsedLimit, Ephemeral, GroupRule, HostPort, JournalConfig, LimitsConfig, ListenerConfig,
     ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig, MetricsBound, NamesConfig,
-    Order, Payloads, ProduceDurability, Retry, RetryDelivery, Rewind, TokenOnLoopback, TopicConfig,
-    TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
+    Order, Payloads, ProduceDurability, Retry, RetryDelivery, RetryTopics, Rewind, TokenOnLoopback,
+    TopicConfig, TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{Reload, RestartKey};

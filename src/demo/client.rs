@@ -187,7 +187,8 @@ impl DemoClient {
         record: RawRecord,
     ) -> Result<(), DemoError> {
         let (topic, made_at) = (TopicName::new(topic), WallMs(record.timestamp_ms));
-        Ok(self.writer.write(&self.upstream, &topic, partition, &[record], made_at).await?)
+        self.writer.write(&self.upstream, &topic, partition, &[record], made_at).await?;
+        Ok(())
     }
 
     /// Joins the group as its only member and leader, and takes every partition.

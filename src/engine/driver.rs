@@ -14,6 +14,7 @@ use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::job::Jobs;
 use crate::engine::letters::final_log::FinalLog;
 use crate::engine::letters::quota_levels::{Fill, telling};
+use crate::engine::mover::release_queue::ReleaseQueue;
 use crate::engine::mover::{Mover, RetryReaders};
 use crate::engine::producer_sequences::ProducerSequences;
 use crate::engine::render::Render;
@@ -61,7 +62,10 @@ pub struct Driver {
     /// Bounds the lines about nacks of dead letters.
     pub(super) known_nacks: LogBudget,
     pub(super) mover: Mover,
+    /// Nacks of retries that are in a topic of the cluster behind and not noted yet.
+    pub(super) postponed: Vec<(GroupId, Command)>,
     pub(super) readers: Arc<RetryReaders>,
+    pub(super) queued_releases: Arc<ReleaseQueue>,
 }
 
 impl Driver {
@@ -136,8 +140,10 @@ impl Driver {
 
     /// Answers a command, or defers it until the store is renewed.
     pub(super) fn take_command(&mut self, command: Command) {
-        if let Some(command) = self.defer(command) {
-            self.run_command(command);
+        let Some(command) = self.defer(command) else { return };
+        match command.waits_for(self) {
+            Some(group) => self.postponed.push((group, command)),
+            None => self.run_command(command),
         }
     }
 

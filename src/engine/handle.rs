@@ -12,6 +12,7 @@ use crate::engine::error::EngineError;
 use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::letters::final_log::FinalLog;
 use crate::engine::mover::RetryReaders;
+use crate::engine::mover::release_queue::ReleaseQueue;
 use crate::engine::render::Render;
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::Journal;
@@ -31,6 +32,7 @@ pub struct Engine {
     pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
     pub(super) readers: Arc<RetryReaders>,
+    pub(super) queued_releases: Arc<ReleaseQueue>,
     pub(super) metrics: Metrics,
 }
 

@@ -65,6 +65,7 @@ pub use letters::final_log::ROUND as FINAL_ROUND;
 pub use letters::forward_progress::{ForwardProgress, REFUSED_MAX};
 pub use letters::start_names::{StartNamesError, check_start_names};
 pub use mover::RetryPartitionLog;
+pub use mover::release_queue::{ReleaseBatch, ReleaseOutcome};
 pub use nack_batch::{NackBatch, NackReply, NackRequest};
 pub use operator::Operator;
 pub use producer_sequences::ProducerSequence;

@@ -202,6 +202,7 @@ impl Replay {
             detectors: Arc::clone(&detectors),
             topic_ids: topic_ids.clone(),
             readers: Arc::default(),
+            queued_releases: Arc::default(),
             metrics: parts.metrics.clone(),
         };
         let applied = self.ledger.store().applied();
@@ -236,7 +237,9 @@ impl Replay {
             turn: TimeSlice::of(TURN_MAX),
             known_nacks: LogBudget::default(),
             mover: Mover::default(),
+            postponed: Vec::new(),
             readers: Arc::clone(&engine.readers),
+            queued_releases: Arc::clone(&engine.queued_releases),
         };
         driver.settle(self.seeds);
         (engine, driver)

@@ -17,6 +17,7 @@ use crate::route::nacks::origin_records::OriginRecordCache;
 use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
 use crate::route::offsets::commit_markers::Markers;
 use crate::route::produce::ProduceDelay;
+use crate::route::topics::opened_topics::OpenedTopics;
 use crate::route::topics::reserved_names::Names;
 use crate::route::transactions::pending_transactions::PendingTransactions;
 use crate::socket::Budget;
@@ -35,6 +36,8 @@ pub struct NodeConfig {
     pub frame_bytes_max: usize,
     /// Bound of one Fetch answer, in bytes.
     pub fetch_bytes_max: usize,
+    /// Retry topics are topics of the cluster behind.
+    pub retries_behind: bool,
     /// The topics whose records may be produced with a delay.
     pub produce_delay: ProduceDelay,
 }
@@ -73,6 +76,8 @@ pub struct Router {
     pub voices: MemberConnections,
     /// One detector for each group whose deliveries are tracked.
     pub detectors: Arc<Detectors>,
+    /// Retry topics of the cluster behind.
+    pub topics_behind: OpenedTopics,
     /// The memory budget of all connections.
     pub budget: Budget,
     pub metrics: Metrics,

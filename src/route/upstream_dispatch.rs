@@ -42,7 +42,7 @@ impl Router {
         if self.upstream.as_ref().is_some_and(|upstream| upstream.came_back(h.client_id.as_ref())) {
             return Err(UpstreamError::Closed.into());
         }
-        self.look_for_conflicts(link, h).await?;
+        self.settle_names(link, h).await?;
         macro_rules! helped {
             (|$request:ident| $answer:expr) => {
                 self.helped(h, async |$request| $answer).await

@@ -24,6 +24,7 @@ mod panic_guard;
 mod probe;
 mod process;
 mod readiness;
+mod releases;
 mod running_server;
 mod source;
 mod start;

@@ -30,6 +30,7 @@ use crate::route::groups::unlike_readers::ReaderTopics;
 use crate::route::nacks::origin_records::OriginRecordCache;
 use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
 use crate::route::offsets::commit_markers::Markers;
+use crate::route::topics::opened_topics::OpenedTopics;
 use crate::route::topics::reserved_names::Names;
 use crate::route::transactions::pending_transactions::PendingTransactions;
 use crate::route::transactions::transaction_ends;
@@ -47,7 +48,7 @@ use crate::server::source::dead_letter_reads::OldestLetters;
 use crate::server::source::job_runner::JobRunner;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::start_error::StartError;
-use crate::server::{broker_discovery, data_dir, disk_room, housekeeping};
+use crate::server::{broker_discovery, data_dir, disk_room, housekeeping, releases};
 use crate::socket::Budget;
 use crate::wire::names::Templates;
 
@@ -158,6 +159,13 @@ fn spawn_upkeep(
     tasks.spawn("member-timers", lost_members::watch(Arc::clone(router)));
     tasks.spawn("transactions", transaction_ends::run(Arc::clone(router)));
     tasks.spawn("dead-letter-lines", housekeeping::log_finals(router.engine.clone()));
+    if config.has_retries_behind() {
+        let topics = Arc::clone(router);
+        tasks.spawn("retry-topics", async move { topics.open_wanted().await });
+        for _ in 0..releases::WRITERS {
+            tasks.spawn("releases", releases::run(Arc::clone(router)));
+        }
+    }
     tasks.spawn("forwarding", forwarding::begin(router, forward_statuses));
     let pace = JournalThrottle { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(journal.clone(), Arc::clone(router), pace);
@@ -350,6 +358,7 @@ fn router(
         reader_topics: ReaderTopics::default(),
         voices: MemberConnections::default(),
         detectors: core.engine.detectors(),
+        topics_behind: OpenedTopics::default(),
         budget,
         metrics: metrics.clone(),
         clock,
@@ -373,6 +382,7 @@ fn route_config(config: &Config, cluster_id: &str) -> route::NodeConfig {
         default_partitions: config.topics.default_partitions,
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
+        retries_behind: config.has_retries_behind(),
         produce_delay: produce_delay(config),
     }
 }

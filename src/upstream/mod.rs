@@ -14,6 +14,7 @@
 
 mod backoff;
 mod error;
+mod groups;
 mod health;
 mod link;
 mod numbers;
@@ -39,6 +40,7 @@ use crate::clock::Clock;
 use crate::observe::Metrics;
 pub use backoff::Failures;
 pub use error::UpstreamError;
+pub use groups::GroupLookupError;
 use health::Health;
 pub use link::{Arrived, Link, LinkReader, LinkWriter, RelayTiming};
 pub use outcome::{FailureKind, WriteError};

@@ -1,6 +1,6 @@
 //! Writes the sidecar's own records into topics of the cluster: acks=all, idempotent where
 //! authorized. Each record has the time of its first attempt, so that no retention deletes it at
-//! once, and its own time in a header.
+//! once, and its own time in a header. A retry keeps its own time, as no time deletes it.
 //!
 //! A write whose answer is lost is repeated with the same records, and the broker recognizes it by
 //! its sequence numbers. After a restart, or when other records are written first, it cannot, and
@@ -32,24 +32,32 @@ const INIT_PRODUCER_ID: i16 = 0;
 /// The first version that may leave partitions or replicas to the cluster (Kafka 2.4).
 const CREATE_TOPICS: i16 = 4;
 const ACKS_ALL: i16 = -1;
+/// Pause between looks for the leaders of a new topic.
+const LEADERLESS: Duration = Duration::from_millis(50);
 /// Time that a broker may wait for replicas, or for the creation of a topic.
 const BROKER_WAIT_MS: i32 = 10_000;
 /// Longer than a broker's wait and a connect together.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A created topic has one partition, because the sidecar keeps one order of dead letters.
+/// Partitions of a topic of dead letters, because the sidecar keeps one order of them.
 const PARTITIONS: i32 = 1;
 /// The cluster's own default.
 const REPLICAS: i16 = -1;
-/// Dead letters wait for an operator without a time limit.
-const CONFIGS: [(&str, &str); 2] = [("cleanup.policy", "delete"), ("retention.ms", "-1")];
+/// Dead letters wait for an operator without a time limit, and retries for their group.
+const CONFIGS: [(&str, &str); 3] = [
+    ("cleanup.policy", "delete"),
+    ("retention.ms", "-1"),
+    ("message.timestamp.type", "CreateTime"),
+];
 
 /// Writes records for one task, one write at a time.
 #[derive(Debug)]
 pub struct TopicWriter {
     /// Bound of one write, with the look-up or creation of its topic.
     patience: Duration,
-    /// A topic that is not there is made.
-    creates_topics: bool,
+    /// The partitions of a topic that is not there and is made; `None`: none is made.
+    new_partitions: Option<i32>,
+    /// Each record keeps its own time.
+    keeps_time: bool,
     links: OwnLinks,
     topics: BTreeMap<TopicName, TopicSeen>,
     producer: ProducerIdentity,
@@ -81,7 +89,8 @@ impl TopicWriter {
     pub fn patient(patience: Duration) -> Self {
         Self {
             patience,
-            creates_topics: true,
+            new_partitions: Some(PARTITIONS),
+            keeps_time: false,
             links: OwnLinks::default(),
             topics: BTreeMap::new(),
             producer: ProducerIdentity::default(),
@@ -91,7 +100,17 @@ impl TopicWriter {
 
     /// Writes into topics that are there, and makes none.
     pub fn to_existing_topics() -> Self {
-        Self { creates_topics: false, ..Self::default() }
+        Self { new_partitions: None, ..Self::default() }
+    }
+
+    /// Writes retries into topics that are there. Each keeps its own time.
+    pub fn of_retries() -> Self {
+        Self { keeps_time: true, ..Self::to_existing_topics() }
+    }
+
+    /// Makes topics of that many partitions; `patience` bounds one whole look-up.
+    pub fn of_new_topics(partitions: i32, patience: Duration) -> Self {
+        Self { new_partitions: Some(partitions), ..Self::patient(patience) }
     }
 
     /// Forgets what the cluster has told of its topics.
@@ -110,7 +129,8 @@ impl TopicWriter {
         Ok(i32::try_from(metadata.leaders.len()).unwrap_or(i32::MAX))
     }
 
-    /// Writes the records as one batch; every replica in sync has them on return.
+    /// Writes the records as one batch; every replica in sync has them on return. Returns the
+    /// offset of the first one; `None`: they were there already, or there is none.
     pub async fn write(
         &mut self,
         upstream: &Upstream,
@@ -118,7 +138,7 @@ impl TopicWriter {
         partition: i32,
         records: &[RawRecord],
         now: WallMs,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Option<i64>, WriteError> {
         let patience = self.patience;
         let written = self.try_write(upstream, (topic, partition), records, now);
         let written = tokio::time::timeout(patience, written).await;
@@ -141,7 +161,7 @@ impl TopicWriter {
         (topic, partition): (&TopicName, i32),
         records: &[RawRecord],
         now: WallMs,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Option<i64>, WriteError> {
         let no_leader =
             || WriteError::Topic { topic: topic.clone(), error: ResponseError::LeaderNotAvailable };
         let metadata = self.topic_metadata(upstream, topic).await?;
@@ -150,7 +170,7 @@ impl TopicWriter {
         let leader = leader.ok_or_else(no_leader)?;
         let place = (topic.clone(), partition);
         let Some((batch, sent)) = self.batch(upstream, &place, records, now).await? else {
-            return Ok(());
+            return Ok(None);
         };
         let request = produce_request(topic, partition, batch);
         let answer: ProduceResponse =
@@ -159,10 +179,15 @@ impl TopicWriter {
         let written =
             written.filter(|written| written.index == partition).ok_or(WriteError::NoAnswer)?;
         match ResponseError::try_from_code(written.error_code) {
-            // The broker has the records from an attempt whose answer was lost.
-            None | Some(ResponseError::DuplicateSequenceNumber) => {
+            None => {
                 self.numbers.record_written(&place, records.len());
-                Ok(())
+                Ok(Some(written.base_offset).filter(|base| *base >= 0))
+            }
+            // The broker has the records from an attempt whose answer was lost. For the last five
+            // batches it names the offset, without an error.
+            Some(ResponseError::DuplicateSequenceNumber) => {
+                self.numbers.record_written(&place, records.len());
+                Ok(None)
             }
             Some(error) => {
                 if kind_of(error) == FailureKind::Refused {
@@ -189,9 +214,14 @@ impl TopicWriter {
                 None => Some(SentBatch { at: now, ..SentBatch::default() }),
             };
             if let Some(sent) = sent {
-                let records: Vec<_> =
-                    records.iter().map(|record| appended_at(record, sent.at)).collect();
-                return Ok(produce_batch(&records, stamp).map(|batch| (batch, sent)));
+                let batch = if self.keeps_time {
+                    produce_batch(records, stamp)
+                } else {
+                    let records: Vec<_> =
+                        records.iter().map(|record| appended_at(record, sent.at)).collect();
+                    produce_batch(&records, stamp)
+                };
+                return Ok(batch.map(|batch| (batch, sent)));
             }
             self.reset_producer();
         }
@@ -213,9 +243,11 @@ impl TopicWriter {
             return Ok(metadata.clone());
         }
         let mut metadata = upstream.see_topic(&mut self.links, topic).await?;
-        if self.creates_topics && metadata.error == Some(ResponseError::UnknownTopicOrPartition) {
-            self.create_topic(upstream, topic, metadata.controller).await?;
-            metadata = upstream.see_topic(&mut self.links, topic).await?;
+        if let Some(partitions) = self.new_partitions
+            && metadata.error == Some(ResponseError::UnknownTopicOrPartition)
+        {
+            self.create_topic(upstream, (topic, partitions), metadata.controller).await?;
+            metadata = self.see_leaders(upstream, topic).await?;
         }
         if let Some(error) = metadata.error {
             return Err(WriteError::Topic { topic: topic.clone(), error });
@@ -228,15 +260,32 @@ impl TopicWriter {
         Ok(metadata)
     }
 
-    async fn create_topic(
+    /// Looks up a topic that was just made, until each partition has a leader.
+    async fn see_leaders(
         &mut self,
         upstream: &Upstream,
         topic: &TopicName,
+    ) -> Result<TopicSeen, WriteError> {
+        loop {
+            let seen = upstream.see_topic(&mut self.links, topic).await?;
+            let is_passing = seen.error.is_some_and(|error| error.is_retriable());
+            let is_led = !seen.leaders.is_empty() && seen.leaders.iter().all(Option::is_some);
+            if is_led || seen.error.is_some() && !is_passing {
+                return Ok(seen);
+            }
+            tokio::time::sleep(LEADERLESS).await;
+        }
+    }
+
+    async fn create_topic(
+        &mut self,
+        upstream: &Upstream,
+        (topic, partitions): (&TopicName, i32),
         controller: Option<i32>,
     ) -> Result<(), WriteError> {
         let mut topic_request = CreatableTopic::default();
         topic_request.name = wire_text(topic.as_str()).into();
-        topic_request.num_partitions = PARTITIONS;
+        topic_request.num_partitions = partitions;
         topic_request.replication_factor = REPLICAS;
         topic_request.configs = CONFIGS
             .iter()
@@ -256,7 +305,7 @@ impl TopicWriter {
         let created = answer.topics.first().ok_or(WriteError::NoAnswer)?;
         match ResponseError::try_from_code(created.error_code) {
             None => {
-                tracing::info!(%topic, "a topic for dead letters was made in the cluster");
+                tracing::info!(%topic, partitions, "a topic was made in the cluster");
                 Ok(())
             }
             Some(ResponseError::TopicAlreadyExists) => Ok(()),

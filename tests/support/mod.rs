@@ -25,7 +25,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use reprise::config::{Config, Ephemeral, HostPort, UpstreamConfig};
+use reprise::config::{Config, Ephemeral, HostPort, RetryTopics, UpstreamConfig};
 use reprise::journal::{Disk, DiskFile};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -112,8 +112,17 @@ impl Server {
 
     /// A second sidecar in front of the same cluster.
     pub fn beside(&self) -> Self {
-        let (dir, config) = prepare("retry: {levels: 20ms}");
-        Self::before(dir, config, Arc::clone(self.cluster.as_ref().unwrap()))
+        let (dir, mut config) = prepare("retry: {levels: 20ms}");
+        config.retry.partitions = self.config.retry.partitions;
+        let place = self.config.upstream.as_ref().unwrap().retry_topics;
+        Self::over_cluster(dir, config, Arc::clone(self.cluster.as_ref().unwrap()), place)
+    }
+
+    /// Starts in front of a cluster that has the retry topics.
+    pub fn with_topics_behind(yaml: &str) -> Self {
+        let (dir, config) = prepare(yaml);
+        let cluster = Arc::new(Self::behind(&config));
+        Self::over_cluster(dir, config, cluster, RetryTopics::Cluster)
     }
 
     /// A cluster by itself, in any test binary. The test may stop it and start it again at the same
@@ -173,8 +182,17 @@ impl Server {
         Self::over(dir, config, None)
     }
 
-    fn before(dir: TempDir, mut config: Config, cluster: Arc<Self>) -> Self {
-        config.upstream = Some(upstream(cluster.addr()));
+    fn before(dir: TempDir, config: Config, cluster: Arc<Self>) -> Self {
+        Self::over_cluster(dir, config, cluster, RetryTopics::Sidecar)
+    }
+
+    fn over_cluster(
+        dir: TempDir,
+        mut config: Config,
+        cluster: Arc<Self>,
+        retry_topics: RetryTopics,
+    ) -> Self {
+        config.upstream = Some(UpstreamConfig { retry_topics, ..upstream(cluster.addr()) });
         Self::over(dir, config, Some(cluster))
     }
 

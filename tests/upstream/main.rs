@@ -26,6 +26,7 @@ mod security;
 mod sending;
 mod silent;
 mod tools;
+mod topics_behind;
 mod transactions;
 mod watched;
 mod withheld;

@@ -44,6 +44,10 @@ impl Request for GroupCommits {
         for (topic, partition, offset) in self.offsets {
             let of = TopicPartition { topic, partition };
             let noted = if let Some(up_to) = driver.mover.delivery_at(&self.group, &of, offset) {
+                if driver.mover.is_behind(&self.group) {
+                    // Fetches of members that are connected elsewhere are not seen here.
+                    driver.readers.note_fetch(&self.group, driver.clock.now().mono);
+                }
                 driver.commit_retries(&self.group, up_to)
             } else {
                 let (group, TopicPartition { topic, partition }) = (self.group.clone(), of);

@@ -52,6 +52,11 @@ pub(super) trait Request: Sized + Send + 'static {
     /// The driver's work.
     fn run(self, driver: &mut Driver) -> Result<Self::Answer, EngineError>;
 
+    /// The group whose batch of due retries has to end before the request runs.
+    fn waits_for(&self, _: &Driver) -> Option<GroupId> {
+        None
+    }
+
     /// The sequence that must be durable before a client sees the answer.
     fn rests_on(_: &Self::Answer, driver: &Driver) -> u64 {
         driver.last_seq
@@ -68,6 +73,8 @@ struct Call<R: Request> {
 pub(super) trait QueuedCall: Send {
     fn is_event(&self) -> bool;
 
+    fn waits_for(&self, driver: &Driver) -> Option<GroupId>;
+
     /// Runs the request, even if the caller has gone.
     fn answer(self: Box<Self>, driver: &mut Driver);
 
@@ -78,6 +85,10 @@ pub(super) trait QueuedCall: Send {
 impl<R: Request> QueuedCall for Call<R> {
     fn is_event(&self) -> bool {
         R::IS_EVENT
+    }
+
+    fn waits_for(&self, driver: &Driver) -> Option<GroupId> {
+        self.request.waits_for(driver)
     }
 
     fn answer(self: Box<Self>, driver: &mut Driver) {
@@ -115,6 +126,14 @@ impl Command {
     pub(super) fn call<R: Request>(request: R) -> (Self, PendingReply<R::Answer>) {
         let (reply, pending) = oneshot::channel();
         (Self::Call(Box::new(Call { request, reply })), pending)
+    }
+
+    /// The group whose batch of due retries has to end before the command runs.
+    pub(super) fn waits_for(&self, driver: &Driver) -> Option<GroupId> {
+        match self {
+            Self::Call(call) => call.waits_for(driver),
+            Self::Keep(_) | Self::KeepDetector(_) | Self::Look | Self::Stop | Self::Tell(_) => None,
+        }
     }
 
     /// Whether the command waits while a failed store is renewed.

@@ -76,6 +76,12 @@ fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) -> NackReply {
 impl Request for Nacks {
     type Answer = NackReply;
 
+    fn waits_for(&self, driver: &Driver) -> Option<GroupId> {
+        let group = &self.batch.group;
+        let nacks = self.batch.nacks.iter().map(|of| &of.nack);
+        driver.is_before_release(group, nacks).then(|| group.clone())
+    }
+
     fn run(self, driver: &mut Driver) -> Result<NackReply, EngineError> {
         driver.nacks(self)
     }

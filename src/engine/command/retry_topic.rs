@@ -4,13 +4,14 @@ use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::mover::{RetryPartitionLog, RetryTopic};
+use crate::engine::mover::{RetryPartitionLog, RetryTopic, RetryTopicPlace};
 use crate::model::{GroupId, LaneOffset, MonoMs};
 use crate::retry::{Entries, LedgerInput};
 
 /// Partitions of a group's retry topic; without any it is deleted.
 struct RetryTopicUpdate {
     group: GroupId,
+    place: RetryTopicPlace,
     partitions: Vec<RetryPartitionLog>,
 }
 
@@ -27,8 +28,17 @@ impl Engine {
     /// Releases the group's retries into these partitions of its retry topic. Without any the topic
     /// is deleted.
     pub fn serve_retry_topic(&self, group: &GroupId, partitions: Vec<RetryPartitionLog>) {
+        self.serve(group, RetryTopicPlace::Embedded, partitions);
+    }
+
+    /// [`Engine::serve_retry_topic`] for a topic of the cluster behind.
+    pub fn serve_topic_behind(&self, group: &GroupId, partitions: Vec<RetryPartitionLog>) {
+        self.serve(group, RetryTopicPlace::Behind, partitions);
+    }
+
+    fn serve(&self, group: &GroupId, place: RetryTopicPlace, partitions: Vec<RetryPartitionLog>) {
         self.readers.set_served(group, !partitions.is_empty());
-        self.report(RetryTopicUpdate { group: group.clone(), partitions });
+        self.report(RetryTopicUpdate { group: group.clone(), place, partitions });
     }
 
     /// Whether the engine knows the partitions of the group's retry topic.
@@ -84,14 +94,14 @@ impl Request for RetryTopicUpdate {
     const IS_EVENT: bool = true;
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
-        let Self { group, partitions } = self;
+        let Self { group, place, partitions } = self;
         let streams = partitions.iter().map(|of| of.stream.0).collect();
         if partitions.is_empty() {
             driver.mover.topics.remove(&group);
         } else {
             let name = driver.render.retry_topic(&group);
             let topics = &mut driver.mover.topics;
-            let topic = topics.entry(group.clone()).or_insert_with(|| RetryTopic::new(name));
+            let topic = topics.entry(group.clone()).or_insert_with(|| RetryTopic::new(name, place));
             topic.set_partitions(&partitions);
             driver.skip_failed(&group, &partitions);
         }

@@ -1,11 +1,14 @@
 //! The mover: it releases due retries into the retry topic of their group.
 //!
-//! **Invariant:** a retry enters the topic in the same atomic group as its entry notes that. A
-//! crash leaves both or neither.
+//! **Invariant:** a retry enters a topic of the embedded cluster in the same atomic group as its
+//! entry notes that. A crash leaves both or neither. A topic of the cluster behind gets the retry
+//! first ([`release_queue`]), and a crash repeats at most the batches in flight.
 //!
 //! Nothing is released while nobody reads the topic, and a [`ReleaseWindow`] bounds the retries
 //! beyond the group's commit. So the rest can be listed, delayed and ended.
 
+mod noting;
+pub(super) mod release_queue;
 mod releasing;
 mod scan;
 #[cfg(test)]
@@ -18,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::engine::mover::scan::Scan;
 use crate::engine::mover::window::ReleaseWindow;
 use crate::journal::StreamId;
-use crate::model::{GroupId, LaneOffset, MonoMs, TopicName, TopicPartition};
+use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, TopicName, TopicPartition};
 
 /// A topic that nobody fetched for this long has no reader.
 const READ_MS: u64 = 60_000;
@@ -28,6 +31,8 @@ const GROUPS_AT_ONCE: usize = 8;
 /// A partition of a retry topic.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPartitionLog {
+    /// The stream of the log. In the cluster behind: a number of the topic, which another topic by
+    /// the same name has not.
     pub stream: StreamId,
     /// The group's committed offset, or 0.
     pub committed: i64,
@@ -100,10 +105,23 @@ pub(super) struct Mover {
     not_before: MonoMs,
 }
 
+/// The cluster that has a retry topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum RetryTopicPlace {
+    Embedded,
+    /// The cluster behind.
+    Behind,
+}
+
 #[derive(Debug)]
 pub(super) struct RetryTopic {
     name: TopicName,
+    place: RetryTopicPlace,
     partitions: Vec<ReleasePartition>,
+    /// Retries that are on their way into the cluster behind.
+    sent: BTreeSet<EntryId>,
+    /// The group's last commit that was seen here.
+    committed_at: Option<MonoMs>,
     /// Number of released records without a key.
     turn: i64,
     scan: Scan,
@@ -113,11 +131,34 @@ pub(super) struct RetryTopic {
 struct ReleasePartition {
     stream: StreamId,
     window: ReleaseWindow,
+    /// The last offset that the group is known to have committed.
+    committed: i64,
+    /// The offset behind the last noted retry.
+    end: i64,
+    /// A batch is on its way into the cluster behind.
+    is_sending: bool,
+    /// Retries that are sent alone, since the cluster refused them in one batch.
+    alone: usize,
+}
+
+impl ReleasePartition {
+    fn new(of: RetryPartitionLog) -> Self {
+        let (window, RetryPartitionLog { stream, committed }) = (ReleaseWindow::default(), of);
+        Self { stream, window, committed, end: 0, is_sending: false, alone: 0 }
+    }
 }
 
 impl RetryTopic {
-    pub(super) fn new(name: TopicName) -> Self {
-        Self { name, partitions: Vec::new(), turn: 0, scan: Scan::default() }
+    pub(super) fn new(name: TopicName, place: RetryTopicPlace) -> Self {
+        Self {
+            name,
+            place,
+            partitions: Vec::new(),
+            sent: BTreeSet::new(),
+            committed_at: None,
+            turn: 0,
+            scan: Scan::default(),
+        }
     }
 
     /// The topic has these partitions now.
@@ -125,7 +166,7 @@ impl RetryTopic {
         let mut known = std::mem::take(&mut self.partitions).into_iter().peekable();
         let partition = |of: &RetryPartitionLog| {
             let same = known.next_if(|known| known.stream == of.stream);
-            same.unwrap_or(ReleasePartition { stream: of.stream, window: ReleaseWindow::default() })
+            same.unwrap_or_else(|| ReleasePartition::new(*of))
         };
         self.partitions = partitions.iter().map(partition).collect();
         self.scan.forget_places();
@@ -135,14 +176,21 @@ impl RetryTopic {
     /// about to enter.
     fn has_room(&mut self, partition: u16, now: MonoMs, unread: usize, bytes: u64) -> bool {
         let of = self.partitions.get_mut(usize::from(partition));
-        of.is_some_and(|of| of.window.has_room(now, unread, bytes))
+        of.is_some_and(|of| !of.is_sending && of.window.has_room(now, unread, bytes))
     }
 
     /// The group committed past `count` retries, up to this delivery.
     fn committed(&mut self, up_to: LaneOffset, count: usize, now: MonoMs) {
+        self.committed_at = Some(now);
         if let Some(of) = self.partitions.get_mut(usize::from(up_to.slot.0)) {
+            of.committed = up_to.offset();
             of.window.committed(now, up_to.offset(), count);
         }
+    }
+
+    /// Whether a batch for the partition has one retry.
+    fn sends_alone(&self, partition: u16) -> bool {
+        self.partitions.get(usize::from(partition)).is_some_and(|of| of.alone > 0)
     }
 
     fn streams(&self) -> impl Iterator<Item = StreamId> {

@@ -22,7 +22,7 @@ pub(super) const FULL_MS: u64 = 1_000;
 /// Pause between tries while the disk cannot keep up.
 const BUSY_MS: u64 = 10;
 /// Pause after a record that cannot be read now.
-const UNREAD_MS: u64 = 30_000;
+pub(super) const UNREAD_MS: u64 = 30_000;
 
 impl Driver {
     /// Releases a slice of each group with due retries.
@@ -72,6 +72,14 @@ impl Driver {
         if !has_reader || !self.has_room(group, now.mono) {
             return Ok(self.end_pass(group, now.mono));
         }
+        let is_behind = self.mover.is_behind(group);
+        if is_behind && self.queued_releases.is_full() {
+            return Ok(NextSlice::Pause(BUSY_MS));
+        }
+        // The rate counts a retry when it is noted.
+        if is_behind && self.mover.is_sending(group) && self.ledger.policy(group).rate.is_some() {
+            return Ok(NextSlice::OnEvent);
+        }
         let (allowed, wait_ms) = self.ledger.may_release(now, group, SLICE_RECORDS);
         if allowed == 0 {
             return Ok(NextSlice::After(wait_ms));
@@ -119,7 +127,11 @@ impl Driver {
                 break;
             }
         }
-        self.enter_topic(group, slice, now)?;
+        if is_behind {
+            self.hand_over(group, slice);
+        } else {
+            self.enter_topic(group, slice, now)?;
+        }
         let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(NextSlice::OnEvent) };
         topic.scan.looked_at(last);
         Ok(next.unwrap_or_else(|| topic.scan.end(now.mono)))
@@ -135,7 +147,8 @@ impl Driver {
         let Some(topic) = self.mover.topics.get_mut(group) else { return false };
         let ledger = &self.ledger;
         (0_u16..).zip(&mut topic.partitions).any(|(index, of)| {
-            of.window.has_room(now, ledger.unread(group, RetryPartition(index)), 0)
+            let unread = ledger.unread(group, RetryPartition(index));
+            !of.is_sending && of.window.has_room(now, unread, 0)
         })
     }
 
@@ -156,7 +169,7 @@ impl Driver {
             topic.scan.leave(id, None);
             return Ok(true);
         }
-        if topic.scan.is_unreadable(id, now) {
+        if topic.scan.is_unreadable(id, now) || topic.sent.contains(&id) {
             return Ok(true);
         }
         let bytes = self.ledger.store().record_bytes(id);
@@ -185,7 +198,8 @@ impl Driver {
             of_key = is_keyed.then_some(place);
             let (count, bytes) = slice.of(place);
             let unread = self.ledger.unread(group, RetryPartition(place));
-            topic.has_room(place, now, unread + count, bytes).then_some(place)
+            let has_room = topic.has_room(place, now, unread + count, bytes);
+            (has_room && !(count > 0 && topic.sends_alone(place))).then_some(place)
         });
         let Some(index) = place else {
             topic.scan.leave(id, of_key);
@@ -276,13 +290,13 @@ impl Driver {
 
 /// Retries that enter their topic together.
 #[derive(Default)]
-struct Slice {
+pub(super) struct Slice {
     /// Each with its partition and record.
-    records: Vec<(EntryId, u16, RawRecord)>,
+    pub(super) records: Vec<(EntryId, u16, RawRecord)>,
     /// Bytes read for the slice, those of retries left waiting among them.
     read_bytes: u64,
     /// Number and bytes of the records, by partition.
-    released: BTreeMap<u16, (usize, u64)>,
+    pub(super) released: BTreeMap<u16, (usize, u64)>,
 }
 
 impl Slice {

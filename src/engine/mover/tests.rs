@@ -1,5 +1,6 @@
 //! The engine with a log on a disk in memory, stepped by the test; the clock is manual.
 
+mod behind;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;

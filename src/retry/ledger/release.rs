@@ -1,7 +1,7 @@
 //! Retries in the retry topic: a due one is released, and the group's commits acknowledge it.
 
 use crate::model::{EntryId, GroupId, LaneOffset, Moment, RetryPartition};
-use crate::retry::{Entries, Evidence, Ledger, LedgerAnswer, PayloadChange, RetryState};
+use crate::retry::{Entries, Entry, Evidence, Ledger, LedgerAnswer, PayloadChange, RetryState};
 
 impl<S: Entries> Ledger<S> {
     /// The number of retries that the group's rate allows now, at most `wanted`, and the ms until
@@ -14,14 +14,20 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// A due retry enters the retry topic of its group.
-    pub(in crate::retry) fn on_release(&mut self, id: EntryId, lane: LaneOffset) {
-        let Some(mut entry) = self.store.get(id) else { return };
-        let RetryState::Waiting { due, level, .. } = entry.state else { return };
+    /// The entry as the release of a waiting one leaves it.
+    pub fn released(&self, id: EntryId, lane: LaneOffset) -> Option<Entry> {
+        let mut entry = self.store.get(id)?;
+        let RetryState::Waiting { due, level, .. } = entry.state else { return None };
         (entry.last_due, entry.last_level) = (Some(due), level);
         entry.state = RetryState::Released { lane, since: self.wall() };
         entry.expires = None;
         entry.handed_out(lane);
+        Some(entry)
+    }
+
+    /// A due retry enters the retry topic of its group.
+    pub(in crate::retry) fn on_release(&mut self, id: EntryId, lane: LaneOffset) {
+        let Some(entry) = self.released(id, lane) else { return };
         if let Some(rate) = self.policy(&entry.group).rate {
             let now = self.now().mono;
             self.pace.left(&entry.group, rate, now, 1);

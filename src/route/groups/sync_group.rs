@@ -197,7 +197,7 @@ async fn with_lane(
     given: &Bytes,
 ) -> Result<Bytes, EngineError> {
     let retry = router.names.retry_topic(group);
-    if router.upstream.is_none() {
+    if !router.has_private_lanes() {
         return Ok(given.clone());
     }
     if !router.has_lane(group) || !retry_members::subscribes(&member.metadata, &retry) {

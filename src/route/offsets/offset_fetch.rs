@@ -237,7 +237,8 @@ pub(in crate::route) async fn relayed(
             let name = topic_of(&topic.name);
             for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
                 let of = (&name, told.partition_index);
-                told.committed_offset = router.goes_on(&group, of, told.committed_offset);
+                let offset = router.goes_on(&group, of, told.committed_offset);
+                told.committed_offset = router.first_retry(&group, &name, offset);
             }
         }
         let found = find(router, conn, &group, None, Some(ours)).await;
@@ -270,7 +271,8 @@ pub(in crate::route) async fn relayed(
             let name = topic_of(&topic.name);
             for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
                 let of = (&name, told.partition_index);
-                told.committed_offset = router.goes_on(&group, of, told.committed_offset);
+                let offset = router.goes_on(&group, of, told.committed_offset);
+                told.committed_offset = router.first_retry(&group, &name, offset);
             }
         }
         let Some((member, ours)) = ours_of.remove(&group) else { continue };

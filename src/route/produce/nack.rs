@@ -49,6 +49,7 @@ pub(super) fn begin<'a>(
         match sent.await {
             Ok(_) => {
                 router.place_or_make(&router.names.retry_topic(&group));
+                router.topics_behind.want(&group);
                 ProduceOutcome::taken(0, 0)
             }
             Err(error) => {
@@ -170,7 +171,7 @@ fn nack(
         NackTarget::Origin(origin) => router.committed(group, origin),
         _ => None,
     };
-    let first = asked.first.filter(|_| router.upstream.is_none() && !asked.by_reference);
+    let first = asked.first.filter(|_| !router.has_private_lanes() && !asked.by_reference);
     Ok(NackRequest {
         nack: Nack {
             named,

@@ -48,7 +48,7 @@ impl Router {
             return false;
         }
         let name = self.named(&TopicName::new(name), id);
-        name.is_ok_and(|name| self.place(&name).is_some())
+        name.is_ok_and(|name| self.place(&name).is_some() || self.group_behind(&name).is_some())
     }
 
     fn is_taken(&self, topic: &TopicProduceData) -> bool {

@@ -47,7 +47,7 @@ const NAMING: &[Api] = &[
 impl Router {
     /// Asks the cluster whether it has the reserved names of a request, before the request is
     /// answered. A known answer is used again, except for Metadata.
-    pub(in crate::route) async fn look_for_conflicts(
+    pub(super) async fn look_for_conflicts(
         &self,
         link: &mut Link,
         head: &RequestHead,
@@ -104,7 +104,7 @@ impl Router {
         match self.names.spelled(name) {
             // A topic of this node by that name is the retry topic.
             Some((SidecarTopic::Retry(_), group)) => {
-                self.upstream.is_some() && self.lane_is_on(&group)
+                self.upstream.is_some() && !self.config.retries_behind && self.lane_is_on(&group)
             }
             Some((SidecarTopic::Dlq(_), _)) => true,
             None => false,
@@ -139,7 +139,7 @@ impl Router {
 
 /// The topic names in a request of an API that is read in front of a cluster. Topic ids are
 /// skipped: an id of the cluster never equals one of ours.
-fn named(head: &RequestHead) -> Result<Vec<TopicName>, DecodeError> {
+pub(super) fn named(head: &RequestHead) -> Result<Vec<TopicName>, DecodeError> {
     let names: Vec<WireTopic> = match head.api {
         Api::Metadata => {
             let topics = decode::<MetadataRequest>(head)?.topics.into_iter().flatten();

@@ -13,6 +13,7 @@ use crate::engine::RetryPartitionLog;
 use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
 use crate::route::Router;
 use crate::route::topics::topic_kind::{RETRY_PARTITIONS, TopicKind};
+use crate::route::topics::topics_behind::NUMBER;
 use crate::wire::assignment::Subscription;
 
 /// Settings of a retry topic: a retry is kept until the group has committed past it.
@@ -98,7 +99,7 @@ impl Router {
     }
 
     /// The number of partitions that a new retry topic of the group gets.
-    fn new_partitions(&self, group: &GroupId) -> i32 {
+    pub(super) fn new_partitions(&self, group: &GroupId) -> i32 {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         policies.of(group).partitions
     }
@@ -145,6 +146,9 @@ impl Router {
 
     /// Tells the engine the retry topics of the last run, and what their groups committed.
     pub fn reopen_retry_topics(&self) {
+        if self.config.retries_behind {
+            return;
+        }
         for topic in self.broker.topics.list() {
             let Some(group) = self.group_served_here(&topic.name) else { continue };
             self.serve_retry_topic(&group, &topic);
@@ -224,6 +228,9 @@ impl Router {
 
     /// The number of partitions of a group's retry topic.
     pub(in crate::route) fn retry_partitions(&self, group: &GroupId) -> i32 {
+        if let Some(partitions) = self.topics_behind.partitions(group) {
+            return partitions;
+        }
         if self.upstream.is_some() {
             return RETRY_PARTITIONS;
         }
@@ -240,6 +247,10 @@ impl Router {
         partition: i32,
         offset: i64,
     ) -> Option<LaneOffset> {
+        if self.config.retries_behind {
+            let index = u16::try_from(partition).ok()?;
+            return (offset >= 0).then(|| LaneOffset::in_stream(index, NUMBER.0, offset));
+        }
         if self.upstream.is_some() {
             return LaneOffset::from_kafka(offset);
         }

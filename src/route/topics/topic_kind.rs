@@ -32,6 +32,7 @@ impl Router {
                 return None;
             }
             return match self.upstream {
+                Some(_) if self.config.retries_behind => None,
                 Some(_) => Some(TopicKind::Retry(group)),
                 None => self.broker.topics.find(name).map(TopicKind::Local),
             };
@@ -102,7 +103,7 @@ impl Router {
         conn: &Conn,
         name: &TopicName,
     ) -> Result<TopicKind, ResponseError> {
-        match self.group_served_here(name) {
+        match self.group_served_here(name).or_else(|| self.group_behind(name)) {
             Some(group) => Ok(TopicKind::Retry(group)),
             None => self.place_for(conn, name),
         }
@@ -110,14 +111,14 @@ impl Router {
 
     /// Whether each member of the group reads a private partition of its retry topic.
     pub(in crate::route) fn has_lane_by_member(&self, group: &GroupId) -> bool {
-        self.upstream.is_some() && self.has_lane(group)
+        self.upstream.is_some() && !self.config.retries_behind && self.has_lane(group)
     }
 
     /// A topic that no detector watches.
     pub(in crate::route) fn is_unwatched(&self, name: &TopicName) -> bool {
         match self.upstream {
-            Some(_) => self.names.is_ours(name),
-            None => self.names.is_dead_letters(name),
+            Some(_) if !self.config.retries_behind => self.names.is_ours(name),
+            _ => self.names.is_dead_letters(name),
         }
     }
 
@@ -141,7 +142,11 @@ impl Router {
     }
 
     pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
-        self.broker.topics.name_of(id).or_else(|| self.names.name_of(id))
+        let ours = self.broker.topics.name_of(id).or_else(|| self.names.name_of(id));
+        if ours.is_some() || !self.config.retries_behind {
+            return ours;
+        }
+        self.topic_ids.names(std::iter::once(id)).pop().flatten()
     }
 
     /// The name of a topic that a request names or, since Fetch 13 and Produce 13, identifies.

@@ -227,7 +227,7 @@ impl Forwarder {
             let partition = request.partition;
             let now = self.router.clock.now().wall;
             match self.writer.write(upstream, topic, partition, &request.records, now).await {
-                Ok(()) => batch.record_stored(&request),
+                Ok(_) => batch.record_stored(&request),
                 Err(error) if error.kind() == FailureKind::Refused => {
                     batch.refuse(&request, &error.to_string());
                 }
@@ -279,7 +279,7 @@ impl Forwarder {
             let records = [letter.record];
             let now = self.router.clock.now().wall;
             match self.writer.write(upstream, &target.topic, partition, &records, now).await {
-                Ok(()) => {
+                Ok(_) => {
                     cursor.refused.remove(offset);
                 }
                 Err(error) if error.kind() == FailureKind::Refused => {}

@@ -270,7 +270,7 @@ impl SendTurn<'_> {
         while let Some(part) = parts.pop_front() {
             let records: Vec<RawRecord> = part.iter().map(|one| one.record.clone()).collect();
             match self.writer.write(upstream, topic, partition, &records, now).await {
-                Ok(()) => sent.ids.extend(part.iter().map(|one| one.id)),
+                Ok(_) => sent.ids.extend(part.iter().map(|one| one.id)),
                 Err(error) if error.kind() == FailureKind::Refused && part.len() > 1 => {
                     part.into_iter().rev().for_each(|one| parts.push_front(vec![one]));
                 }

@@ -171,7 +171,7 @@ fn beat(
 
 /// The id and partition count of a topic for the coordinator; `None` for the group's retry topic.
 pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
-    if name == retry && router.upstream.is_some() {
+    if name == retry && router.has_private_lanes() {
         return None;
     }
     let place = router.place_for_member(name, retry)?;

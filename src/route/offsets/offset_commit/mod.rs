@@ -39,7 +39,6 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::{CommitPart, PartitionResult};
 use crate::route::topics::topic_kind::{RETRY_PARTITIONS, TopicKind};
 use crate::route::{Router, code};
-use crate::upstream::Upstream;
 use crate::wire::{RequestHead, ResponseError};
 
 pub(in crate::route) use marked::{RefusedPartitions, is_marked};
@@ -276,8 +275,8 @@ pub(in crate::route) fn part(
     topic: &TopicName,
     asked: &OffsetCommitRequestPartition,
 ) -> CommitPart {
-    let lane = |_: &Upstream| router.names.group_of_retry(topic);
-    let retry_owner = router.upstream.as_ref().and_then(lane);
+    let lane = router.has_private_lanes().then(|| router.names.group_of_retry(topic));
+    let retry_owner = lane.flatten();
     let partitions = match &retry_owner {
         Some(_) => Some(RETRY_PARTITIONS),
         None => router.place(topic).map(|place| place.partitions()),

@@ -1,0 +1,217 @@
+//! Retry topics of the cluster behind: each is there before a request that names it passes, and
+//! the engine releases due retries into it.
+
+use std::time::Duration;
+
+use crate::engine::RetryPartitionLog;
+use crate::journal::StreamId;
+use crate::model::{GroupId, TopicName};
+use crate::route::Router;
+use crate::route::topics::name_conflict::named;
+use crate::upstream::{
+    GroupLookupError, Link, OwnLinks, TopicWriter, Upstream, UpstreamError, WriteError,
+};
+use crate::wire::{Api, RequestHead};
+
+/// The number of each retry topic in the deliveries of its entries.
+pub(super) const NUMBER: StreamId = StreamId(0);
+
+/// Longest wait for a new topic and the leaders of its partitions.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Time between looks for readers that are connected elsewhere.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Requests that name a topic before its first Fetch or Produce.
+const NAMING: &[Api] = &[
+    Api::Metadata,
+    Api::DescribeTopicPartitions,
+    Api::JoinGroup,
+    Api::ConsumerGroupHeartbeat,
+    Api::CreateTopics,
+];
+
+/// A retry topic cannot be opened.
+#[derive(Debug, thiserror::Error)]
+enum RetryTopicError {
+    #[error(transparent)]
+    Topic(#[from] WriteError),
+    #[error(transparent)]
+    Group(#[from] GroupLookupError),
+}
+
+impl Router {
+    /// Whether each member reads a private partition of its group's retry topic.
+    pub(in crate::route) fn has_private_lanes(&self) -> bool {
+        self.upstream.is_some() && !self.config.retries_behind
+    }
+
+    /// The group, if the name is that of its retry topic in the cluster behind.
+    pub(in crate::route) fn group_behind(&self, name: &TopicName) -> Option<GroupId> {
+        if !self.config.retries_behind {
+            return None;
+        }
+        self.names.group_of_retry(name).filter(|group| self.lane_is_on(group))
+    }
+
+    /// Finds out who owns the names of a request, before it passes.
+    pub(in crate::route) async fn settle_names(
+        &self,
+        link: &mut Link,
+        head: &RequestHead,
+    ) -> Result<(), UpstreamError> {
+        self.look_for_conflicts(link, head).await?;
+        self.open_named(head).await;
+        Ok(())
+    }
+
+    /// Opens the retry topics that a request names. A topic that cannot be made gets the cluster's
+    /// own answer.
+    async fn open_named(&self, head: &RequestHead) {
+        if !self.config.retries_behind
+            || !NAMING.contains(&head.api)
+            || !self.names.may_be_in(&head.body)
+        {
+            return;
+        }
+        // The handler of the API reports a malformed request.
+        for name in named(head).unwrap_or_default() {
+            if let Some(group) = self.group_behind(&name) {
+                self.open_behind(&group).await;
+                if matches!(head.api, Api::JoinGroup | Api::ConsumerGroupHeartbeat) {
+                    self.engine.subscribes_to_retries(&group);
+                }
+            }
+        }
+    }
+
+    /// Notes that the retry topics among these are read.
+    pub(in crate::route) fn note_retry_readers<'a>(
+        &self,
+        topics: impl Iterator<Item = &'a TopicName>,
+    ) {
+        if !self.config.retries_behind {
+            return;
+        }
+        for group in topics.filter_map(|topic| self.group_behind(topic)) {
+            self.engine.reads_retries(&group, self.clock.now().mono);
+        }
+    }
+
+    /// The offset that a group goes on from in its retry topic. Without a commit that is the start:
+    /// by `auto.offset.reset=latest` the client would skip retries.
+    pub(in crate::route) fn first_retry(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        offset: i64,
+    ) -> i64 {
+        let is_bare = offset < 0 && self.group_behind(topic).as_ref() == Some(group);
+        if is_bare { 0 } else { offset }
+    }
+
+    /// Opens the topics of groups with retries, for as long as the server runs.
+    pub async fn open_wanted(&self) {
+        loop {
+            for name in self.names.listed() {
+                if let Some(group) = self.group_behind(&name) {
+                    self.open_behind(&group).await;
+                }
+            }
+            for group in self.engine.groups_unseen().await {
+                self.look_for_readers(&group).await;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = self.topics_behind.wants.notified() => {}
+            }
+        }
+    }
+
+    /// Asks the cluster for commits and members that other ways lead to.
+    async fn look_for_readers(&self, group: &GroupId) {
+        let Some(upstream) = &self.upstream else { return };
+        let Some(partitions) = self.topics_behind.partitions(group) else { return };
+        let topic = self.names.retry_topic(group);
+        let mut links = self.topics_behind.links.lock().await;
+        let found = async {
+            let committed = upstream.committed(&mut links, group, (&topic, partitions)).await?;
+            let is_read = upstream.subscribes(&mut links, group, &topic).await?;
+            Ok::<_, GroupLookupError>((committed, is_read))
+        };
+        let found = tokio::time::timeout(PATIENCE, found).await;
+        match found.unwrap_or(Err(UpstreamError::TooSlow.into())) {
+            Ok((committed, is_read)) => {
+                let of =
+                    |(index, offset): (i32, Option<i64>)| Some((topic.clone(), index, offset?));
+                let news: Vec<_> = (0..).zip(committed).filter_map(of).collect();
+                let is_news = |(topic, index, offset): &(TopicName, i32, i64)| {
+                    self.positions.differs(group, topic, *index, *offset)
+                };
+                let news = news.into_iter().filter(is_news).collect();
+                if let Err(error) = self.note(group, news).await {
+                    tracing::debug!(%group, %error, "commits elsewhere are not noted");
+                }
+                if is_read {
+                    self.engine.reads_retries(group, self.clock.now().mono);
+                }
+            }
+            Err(error) => tracing::debug!(%group, %error, "readers of a retry topic are not known"),
+        }
+    }
+
+    /// The retry topic of a group is no more: what was released to it is due again.
+    pub fn retry_topic_lost(&self, group: &GroupId) {
+        self.topics_behind.lose(group);
+        self.engine.serve_topic_behind(group, Vec::new());
+        self.topics_behind.want(group);
+    }
+
+    async fn open_behind(&self, group: &GroupId) {
+        let Some(upstream) = &self.upstream else { return };
+        if self.topics_behind.partitions(group).is_some() {
+            return;
+        }
+        let mut links = self.topics_behind.links.lock().await;
+        if self.topics_behind.partitions(group).is_some() {
+            return;
+        }
+        match self.look_behind(upstream, &mut links, group).await {
+            Ok(partitions) => {
+                let count = i32::try_from(partitions.len()).unwrap_or(i32::MAX);
+                self.names.register(group);
+                self.engine.serve_topic_behind(group, partitions);
+                self.topics_behind.set_open(group, count);
+            }
+            Err(error) => {
+                let topic = self.names.retry_topic(group);
+                if !self.topics_behind.is_refused_anew(group) {
+                    tracing::debug!(%group, %topic, %error, "a retry topic is still not open");
+                    return;
+                }
+                tracing::warn!(
+                    %group, %topic, %error,
+                    "R0431 the retry topic of a group cannot be opened in the cluster: its retries \
+                     wait; create the topic, or allow the user of upstream.sasl to"
+                );
+            }
+        }
+    }
+
+    async fn look_behind(
+        &self,
+        upstream: &Upstream,
+        links: &mut OwnLinks,
+        group: &GroupId,
+    ) -> Result<Vec<RetryPartitionLog>, RetryTopicError> {
+        let topic = self.names.retry_topic(group);
+        let mut writer = TopicWriter::of_new_topics(self.new_partitions(group), PATIENCE);
+        let count = writer.partitions(upstream, &topic).await?;
+        let committed = upstream.committed(links, group, (&topic, count)).await?;
+        let log = |committed: Option<i64>| RetryPartitionLog {
+            stream: NUMBER,
+            committed: committed.unwrap_or(0),
+        };
+        Ok(committed.into_iter().map(log).collect())
+    }
+}

@@ -1,0 +1,71 @@
+//! Writes due retries into the retry topics of the cluster behind.
+//!
+//! A batch whose fate is unknown is sent again as it was, so that its broker recognises it. Only a
+//! restart in between repeats it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{ReleaseBatch, ReleaseOutcome};
+use crate::route::Router;
+use crate::upstream::{FailureKind, Failures, TopicWriter, Upstream, WriteError};
+use crate::wire::ResponseError;
+
+/// Batches that are written at once, each of another partition.
+pub(super) const WRITERS: usize = 4;
+/// Pause between attempts.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MOST: Duration = Duration::from_secs(5);
+/// Attempts in a row that find no topic, after which it is lost. A broker may lag behind the
+/// others for a moment.
+const UNKNOWN_MAX: u32 = 5;
+
+/// Writes batches for as long as the server runs.
+pub(super) async fn run(router: Arc<Router>) {
+    let Some(upstream) = &router.upstream else { return };
+    let mut writer = TopicWriter::of_retries();
+    loop {
+        let batch = router.engine.next_release().await;
+        let outcome = write(&router, upstream, &mut writer, &batch).await;
+        router.engine.release_ended(batch, outcome);
+    }
+}
+
+async fn write(
+    router: &Router,
+    upstream: &Upstream,
+    writer: &mut TopicWriter,
+    batch: &ReleaseBatch,
+) -> ReleaseOutcome {
+    let ReleaseBatch { group, topic, partition, records, .. } = batch;
+    let (mut failures, mut unknown) = (Failures::default(), 0);
+    loop {
+        let now = router.clock.now().wall;
+        let error = match writer.write(upstream, topic, *partition, records, now).await {
+            Ok(Some(base)) => return ReleaseOutcome::Written { base },
+            // The records lie there at an unknown offset. A second copy is better than none.
+            Ok(None) => return ReleaseOutcome::Later,
+            Err(error) if error.kind() == FailureKind::Refused => {
+                return ReleaseOutcome::Refused(error.to_string());
+            }
+            Err(error) => error,
+        };
+        unknown = if is_unknown(&error) { unknown + 1 } else { 0 };
+        if unknown >= UNKNOWN_MAX {
+            router.retry_topic_lost(group);
+            return ReleaseOutcome::Later;
+        }
+        if failures.count() == 0 && !error.is_passing() {
+            tracing::warn!(
+                %group, %topic, partition, %error,
+                "R0432 due retries cannot be written into their topic and wait: correct what \
+                 `error` names"
+            );
+        }
+        tokio::time::sleep(failures.add(PAUSE_FIRST, PAUSE_MOST)).await;
+    }
+}
+
+fn is_unknown(error: &WriteError) -> bool {
+    matches!(error, WriteError::Topic { error: ResponseError::UnknownTopicOrPartition, .. })
+}

@@ -1,0 +1,126 @@
+//! Retry topics that the cluster has: a due retry is one of its records.
+
+use std::collections::BTreeMap;
+
+use crate::support::batch::unpack;
+use crate::support::{Got, Member, Rec, Server, until};
+
+const RETRY: &str = "reprise.retry.shop";
+const PARTITIONS: i32 = 2;
+
+fn server() -> Server {
+    Server::with_topics_behind("retry: {levels: 20ms, partitions: 2}")
+}
+
+/// A member of `shop` that reads `orders` and the retry topic.
+fn member(server: &Server) -> Member {
+    let mut client = server.client();
+    if client.metadata(9, &["orders"]).topics[0].error_code != 0 {
+        client.create("orders", 1);
+    }
+    let mut member = Member::new(server, "shop", &["orders", RETRY]);
+    member.join(&[("orders", 1), (RETRY, PARTITIONS)]);
+    member
+}
+
+/// Retries beyond the positions, which move behind them. Waits for `count`.
+fn retries(member: &mut Member, at: &mut BTreeMap<i32, i64>, count: usize) -> Vec<Got> {
+    let mut got = Vec::new();
+    until("the retries", || {
+        for partition in 0..PARTITIONS {
+            let position = at.entry(partition).or_default();
+            let data = member.client.leader("orders").fetch(RETRY, partition, *position, 10);
+            assert_eq!(data.error_code, 0);
+            for record in unpack(&data.records.unwrap_or_default()) {
+                *position = record.offset + 1;
+                got.push(record);
+            }
+        }
+        got.len() >= count
+    });
+    assert_eq!(got.len(), count, "{got:?}");
+    got
+}
+
+fn commit(member: &mut Member, at: &BTreeMap<i32, i64>) {
+    for (partition, offset) in at {
+        assert_eq!(member.commit(RETRY, *partition, *offset), 0);
+    }
+}
+
+#[test]
+fn a_due_retry_is_a_record_of_the_cluster() {
+    let server = server();
+    let mut member = member(&server);
+    let there = server.cluster().client().metadata(9, &[RETRY]);
+    assert_eq!((there.topics[0].error_code, there.topics[0].partitions.len()), (0, 2));
+    assert_eq!(member.position(), 0, "latest would skip the first retries");
+
+    member.client.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
+    let mut at = BTreeMap::new();
+    for (offset, value) in [(0, "a"), (1, "b")] {
+        let nacked = member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new(value));
+        assert_eq!(nacked.error_code, 0);
+        let got = retries(&mut member, &mut at, 1);
+        assert_eq!((got[0].text(), got[0].reconsume_times()), (value.to_owned(), 1));
+    }
+    assert_eq!(server.pending("shop").len(), 2, "both are released and not acknowledged");
+    commit(&mut member, &at);
+    until("the end of both", || server.pending("shop").is_empty());
+}
+
+#[test]
+fn a_retry_that_fails_again_comes_back_with_its_count() {
+    let server = server();
+    let mut member = member(&server);
+    member.client.put("orders", 0, &[Rec::new("a")]);
+    assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
+    let mut at = BTreeMap::new();
+    for count in 1..5 {
+        let got = retries(&mut member, &mut at, 1).remove(0);
+        assert_eq!(got.reconsume_times(), count);
+        let (partition, end) = at.iter().find(|(_, end)| **end > 0).unwrap();
+        let place = format!("{RETRY}-{partition}@{}", end - 1);
+        assert_eq!(member.client.nack("shop", &place, Rec::new("a")).error_code, 0);
+        commit(&mut member, &at);
+    }
+    let got = retries(&mut member, &mut at, 1).remove(0);
+    assert_eq!(got.reconsume_times(), 5);
+    commit(&mut member, &at);
+    until("its end", || server.pending("shop").is_empty());
+}
+
+#[test]
+fn a_member_at_another_sidecar_gets_the_retry() {
+    let server = server();
+    let other = server.beside();
+    let mut member = member(&other);
+    member.client.put("orders", 0, &[Rec::new("a")]);
+    let nacked = server.client().nack("shop", "orders-0@0", Rec::new("a"));
+    assert_eq!(nacked.error_code, 0);
+    let mut at = BTreeMap::new();
+    let got = retries(&mut member, &mut at, 1);
+    assert_eq!((got[0].text(), got[0].reconsume_times()), ("a".to_owned(), 1));
+    commit(&mut member, &at);
+    until("its end", || server.pending("shop").is_empty());
+}
+
+#[test]
+fn a_killed_sidecar_loses_no_retry_and_repeats_none() {
+    let server = server();
+    let mut member = member(&server);
+    member.client.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
+    let mut at = BTreeMap::new();
+    assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
+    retries(&mut member, &mut at, 1);
+    until("its release", || server.pending("shop")[0]["state"] == "inflight");
+
+    let again = server.killed();
+    drop(server);
+    let mut member = self::member(&again);
+    assert_eq!(member.client.nack("shop", "orders-0@1", Rec::new("b")).error_code, 0);
+    let got = retries(&mut member, &mut at, 1);
+    assert_eq!(got[0].text(), "b");
+    commit(&mut member, &at);
+    until("the end of both", || again.pending("shop").is_empty());
+}
