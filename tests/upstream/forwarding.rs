@@ -66,15 +66,10 @@ fn a_dead_letter_moves_to_its_created_upstream_topic() {
     let origin = letter("x").header("x-retry-origin", "orders-3@812").header("trace", "t");
     send(&mut client, "shop", &[letter("one"), letter("two")]);
     arrive(&kafka, &["one", "two"]);
-    assert_eq!(
-        kafka.state().made,
-        [(
-            TOPIC.to_owned(),
-            1,
-            -1,
-            vec!["cleanup.policy=delete".to_owned(), "retention.ms=-1".to_owned()]
-        )]
-    );
+    let settings =
+        ["cleanup.policy=delete", "retention.ms=-1", "message.timestamp.type=CreateTime"];
+    let settings = settings.map(str::to_owned).to_vec();
+    assert_eq!(kafka.state().made, [(TOPIC.to_owned(), 1, -1, settings)]);
     until("they leave the log", || gauge(&server, "records") == 0);
     send(&mut client, "shop", &[origin]);
     until("the third arrives", || kafka.state().taken.len() == 3);

@@ -25,7 +25,11 @@ impl Router {
         let Ok(request) = decode::<ProduceRequest>(head) else { return back };
         for topic in &request.topic_data {
             let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
-            let Some(TopicKind::Retry(group)) = self.place(&name) else { continue };
+            let group = match self.place(&name) {
+                Some(TopicKind::Retry(group)) => Some(group),
+                _ => self.group_behind(&name),
+            };
+            let Some(group) = group else { continue };
             for bytes in topic.partition_data.iter().filter_map(|data| data.records.clone()) {
                 self.named_in(conn, &group, bytes, &mut back);
             }

@@ -1,11 +1,11 @@
-//! Checks of the cluster after all scenarios: its topics, groups and group logs name none of
-//! reprise's topics.
+//! Checks of the cluster after all scenarios: its topics, groups and group logs name none of the
+//! topics that lie in the sidecar.
 
 use std::fs;
 
 use serde_json::Value;
 
-use crate::rig::cluster::{asked, dir, tool};
+use crate::rig::cluster::{asked, dir, retry_topics, tool};
 
 /// JSON path of a classic member's subscription: the only text in the cluster that may name a topic
 /// of reprise.
@@ -16,7 +16,8 @@ const TAKEN_ALONG: &str = "/data/subscribedTopicNames";
 /// Groups of the scenarios begin with `shop-`. Applications that create such topics in the cluster
 /// themselves use other group names.
 fn is_ours(text: &str) -> bool {
-    text.contains("reprise.retry.shop-") || text.contains("reprise.dlq.shop-")
+    let has_retries = retry_topics() == "sidecar" && text.contains("reprise.retry.shop-");
+    has_retries || text.contains("reprise.dlq.shop-")
 }
 
 #[test]

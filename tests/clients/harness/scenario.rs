@@ -11,6 +11,7 @@ use crate::expect;
 use crate::judge::{Judge, PATIENCE, poll_all};
 use crate::order::{ALWAYS, Plan, failing, hex, tag_of};
 use crate::rig::client::{Client, Record};
+use crate::rig::cluster;
 use crate::rig::library::Trait;
 use crate::rig::program::Program;
 use crate::rig::sidecar::{PARTITIONS, RETRIES_MAX, Sidecar};
@@ -250,13 +251,14 @@ pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Pro
     b.close();
 }
 
-/// Every client has some partitions, and each partition of orders has one owner. So has each of the
-/// retry topic by itself; in front of a cluster each client has the only one.
+/// Every client has some partitions, and each partition of orders has one owner. So has each of a
+/// real retry topic; of one that the sidecar keeps in front of a cluster, each client has the only
+/// one.
 pub(crate) fn share(stage: &Stage, clients: &[&mut Client]) -> bool {
     let retry = stage.scene.retry_topic();
     let orders = (0..PARTITIONS).map(|index| format!("{}-{index}", stage.scene.topic));
     let held = |name: &String| clients.iter().filter(|client| client.owned.contains(name)).count();
-    let is_front = !stage.sidecar.is_the_cluster();
+    let is_front = !stage.sidecar.is_the_cluster() && cluster::retry_topics() == "sidecar";
     let mut retries = (0..if is_front { 1 } else { 3 }).map(|index| format!("{retry}-{index}"));
     retries.all(|name| held(&name) == if is_front { clients.len() } else { 1 })
         && clients.iter().all(|client| client.owned.len() > 1)

@@ -66,7 +66,8 @@ impl Sidecar {
         let is_the_cluster = upstream.is_none();
         let cluster = upstream.map(|bootstrap| {
             let tls = login.map(Login::upstream).unwrap_or_default();
-            format!("upstream: {{bootstrap: '{bootstrap}'{tls}}}\n")
+            let place = cluster::retry_topics();
+            format!("upstream: {{bootstrap: '{bootstrap}', retry_topics: {place}{tls}}}\n")
         });
         let config = format!(
             "listen: [{{address: '127.0.0.1:{}'{}}}]\n\
