@@ -115,7 +115,7 @@ impl Router {
     fn way_of_produce(&self, topics: ProduceTopics<'_>) -> RoutingDecision {
         let is_foreign = match topics {
             ProduceTopics::Named(name) => !self.takes(name, Uuid::nil()),
-            ProduceTopics::Identified(id) => !self.takes("", id),
+            ProduceTopics::Identified(id) => !self.takes("", id) && !self.is_id_unknown(id),
             ProduceTopics::Other => false,
         };
         if is_foreign { RoutingDecision::Pass } else { RoutingDecision::Gather }

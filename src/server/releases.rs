@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::engine::{ReleaseBatch, ReleaseOutcome};
 use crate::route::Router;
 use crate::upstream::{FailureKind, Failures, TopicWriter, Upstream, WriteError};
@@ -20,13 +22,18 @@ const PAUSE_MOST: Duration = Duration::from_secs(5);
 /// others for a moment.
 const UNKNOWN_MAX: u32 = 5;
 
-/// Writes batches for as long as the server runs.
-pub(super) async fn run(router: Arc<Router>) {
+/// Writes batches for as long as the server runs. A stop waits for the end of an attempt, so that
+/// no retry is written and not noted.
+pub(super) async fn run(router: Arc<Router>, mut stopped: watch::Receiver<bool>) {
     let Some(upstream) = &router.upstream else { return };
     let mut writer = TopicWriter::of_retries();
     loop {
-        let batch = router.engine.next_release().await;
-        let outcome = write(&router, upstream, &mut writer, &batch).await;
+        let batch = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            batch = router.engine.next_release() => batch,
+        };
+        let outcome = write(&router, upstream, (&mut writer, &stopped), &batch).await;
         router.engine.release_ended(batch, outcome);
     }
 }
@@ -34,7 +41,7 @@ pub(super) async fn run(router: Arc<Router>) {
 async fn write(
     router: &Router,
     upstream: &Upstream,
-    writer: &mut TopicWriter,
+    (writer, stopped): (&mut TopicWriter, &watch::Receiver<bool>),
     batch: &ReleaseBatch,
 ) -> ReleaseOutcome {
     let ReleaseBatch { group, topic, partition, records, .. } = batch;
@@ -50,6 +57,9 @@ async fn write(
             }
             Err(error) => error,
         };
+        if *stopped.borrow() {
+            return ReleaseOutcome::Later;
+        }
         unknown = if is_unknown(&error) { unknown + 1 } else { 0 };
         if unknown >= UNKNOWN_MAX {
             router.retry_topic_lost(group);

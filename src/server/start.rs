@@ -163,7 +163,8 @@ fn spawn_upkeep(
         let topics = Arc::clone(router);
         tasks.spawn("retry-topics", async move { topics.open_wanted().await });
         for _ in 0..releases::WRITERS {
-            tasks.spawn("releases", releases::run(Arc::clone(router)));
+            let writer = releases::run(Arc::clone(router), tasks.stopped.clone());
+            tasks.spawn_unbound("releases", writer);
         }
     }
     tasks.spawn("forwarding", forwarding::begin(router, forward_statuses));

@@ -3,6 +3,7 @@
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
 use kafka_protocol::protocol::StrBytes;
+use uuid::Uuid;
 
 use crate::model::TopicName;
 use crate::upstream::{Address, Brokers, OwnLinks, Upstream, UpstreamError};
@@ -10,6 +11,8 @@ use crate::wire::{Api, ResponseError};
 
 /// The first Metadata that can forbid the creation of topics; Kafka 2.1 and 4.x both serve it.
 pub(super) const METADATA: i16 = 4;
+/// The first Metadata that finds a topic by its id. Each broker that takes a Produce by ids has it.
+const METADATA_BY_ID: i16 = 12;
 /// Bound of the partitions read; no topic has more.
 const PARTITIONS_MAX: usize = 100_000;
 
@@ -45,6 +48,26 @@ impl Upstream {
         topic: &TopicName,
     ) -> Result<TopicSeen, UpstreamError> {
         self.see_topic_at(links, None, topic).await
+    }
+
+    /// Looks up topics by their ids. The answer leaves out no id.
+    pub async fn see_ids(
+        &self,
+        ids: impl Iterator<Item = Uuid>,
+    ) -> Result<MetadataResponse, UpstreamError> {
+        let of = |id| {
+            let mut topic = MetadataRequestTopic::default();
+            (topic.topic_id, topic.name) = (id, None);
+            topic
+        };
+        let request = MetadataRequest::default().with_topics(Some(ids.map(of).collect()));
+        let request = request.with_allow_auto_topic_creation(false);
+        let links = self.reading.links(None);
+        let mut links = links.lock().await;
+        let api = (Api::Metadata, METADATA_BY_ID);
+        let answer = links.call(self, None, api, &request).await?;
+        self.learn_from(&answer);
+        Ok(answer)
     }
 
     /// Like [`Upstream::see_topic`], from that broker; `None`: from any.

@@ -59,6 +59,9 @@ impl ServedConnection<'_> {
         let GatheredRequest { start, bytes, room } = gathered;
         let bytes = bytes.freeze();
         let frame = RequestFrame { bytes: bytes.slice(PREFIX_BYTES.min(bytes.len())..), room };
+        if let Err(error) = router.learn_ids(&frame.bytes).await {
+            return Err(self.connection.upstream_lost(&error));
+        }
         match router.produce_owner(&frame.bytes) {
             ProduceOwner::Sidecar => {
                 drop(bytes);

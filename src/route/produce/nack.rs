@@ -149,9 +149,10 @@ fn nack(
     record: RecordView,
 ) -> Result<NackRequest, InvalidNack> {
     let (asked, headers) = read_nack(&record.headers)?;
-    let named = match asked.named {
-        mark::NackedRecord::Origin(origin) => name(router, group, origin),
-        mark::NackedRecord::None => NackTarget::Nothing,
+    let mut first = asked.first.filter(|_| !router.has_private_lanes() && !asked.by_reference);
+    let (named, place) = match asked.named {
+        mark::NackedRecord::Origin(origin) => (name(router, group, origin.clone()), Some(origin)),
+        mark::NackedRecord::None => (NackTarget::Nothing, None),
     };
     let mut raw = record.into_raw();
     raw.headers = headers;
@@ -164,14 +165,24 @@ fn nack(
             };
             by_reference(&named, found)
         }
-        NackTarget::Lane(_) if asked.by_reference => by_reference(&named, None),
+        NackTarget::Lane(_) if asked.by_reference => {
+            let place = place.filter(|_| router.config.retries_behind);
+            let found = place.map(|place| back.get(group, &place)).transpose();
+            match found.map_err(InvalidNack::Unread)?.flatten() {
+                Some(mut found) => {
+                    first = mark::first_origin(&found.headers);
+                    found.headers = mark::strip(&found.headers);
+                    (retry::Bytes::ReferenceOk, found.to_bytes())
+                }
+                None => by_reference(&named, None),
+            }
+        }
         _ => (retry::Bytes::Value, raw.to_bytes()),
     };
     let committed = match &named {
         NackTarget::Origin(origin) => router.committed(group, origin),
         _ => None,
     };
-    let first = asked.first.filter(|_| !router.has_private_lanes() && !asked.by_reference);
     Ok(NackRequest {
         nack: Nack {
             named,

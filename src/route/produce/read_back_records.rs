@@ -47,10 +47,13 @@ impl Router {
                 if is_oversize && self.is_bound_unknown(&origin.topic) {
                     back.needs_bound(origin.topic.clone());
                 }
-                if let NackTarget::Origin(origin) = nack::name(self, group, origin)
-                    && asked.by_reference
-                    && self.is_of_cluster(&origin.topic)
-                {
+                let is_read = match nack::name(self, group, origin.clone()) {
+                    NackTarget::Origin(origin) => self.is_of_cluster(&origin.topic),
+                    // The log may not have noted the delivery (`engine::mover`).
+                    NackTarget::Lane(_) => self.config.retries_behind,
+                    _ => false,
+                };
+                if is_read && asked.by_reference {
                     self.add_named(conn, back, (group.clone(), origin));
                 }
             }

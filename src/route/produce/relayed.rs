@@ -1,5 +1,7 @@
 //! Produce at a broker's port: nacks and dead letters are taken out, and the broker gets the rest.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::messages::produce_request::TopicProduceData;
@@ -13,7 +15,7 @@ use crate::route::nacks::origin_records::ReadBack;
 use crate::route::produce::produce_sender::ProduceSender;
 use crate::route::produce::{NONE, PendingProduce};
 use crate::route::reply::{AnswerError, Reply};
-use crate::upstream::Link;
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, decode};
 
 /// The owner of the topics of a Produce.
@@ -38,6 +40,31 @@ impl Router {
             ours if ours == count => ProduceOwner::Sidecar,
             _ => ProduceOwner::Both,
         }
+    }
+
+    /// Asks the cluster for the topics that a Produce at a broker identifies and that no Metadata
+    /// has shown here: after a restart, producers go on with the ids that they know.
+    pub async fn learn_ids(&self, frame: &Bytes) -> Result<(), UpstreamError> {
+        let Some(upstream) = self.upstream.as_ref().filter(|_| self.config.retries_behind) else {
+            return Ok(());
+        };
+        let head = RequestHead::parse(frame).ok();
+        let Some(request) = head.and_then(|head| decode::<ProduceRequest>(&head).ok()) else {
+            return Ok(());
+        };
+        let ids = request.topic_data.iter().map(|topic| topic.topic_id);
+        let unknown: BTreeSet<Uuid> = ids.filter(|id| self.is_id_unknown(*id)).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let told = upstream.see_ids(unknown.into_iter()).await?;
+        self.told(&told).await;
+        Ok(())
+    }
+
+    /// Whether the id may be that of a retry topic, as far as is known here.
+    pub(in crate::route) fn is_id_unknown(&self, id: Uuid) -> bool {
+        self.config.retries_behind && !id.is_nil() && self.name_of(id).is_none()
     }
 
     /// Whether a Produce to this topic is answered here. `id`: nil, or that of a topic without a

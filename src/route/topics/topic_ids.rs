@@ -81,6 +81,9 @@ impl Router {
         self.origins.forget(topic);
         self.positions.forget(topic);
         self.watched_topic_gone(topic);
+        if let Some(group) = self.group_behind(topic) {
+            self.retry_topic_lost(&group);
+        }
         self.transactions.topic_gone(topic);
         let (told, topic) = (self.engine.topic_gone(topic), topic.clone());
         async move {

@@ -103,7 +103,12 @@ impl Router {
         conn: &Conn,
         name: &TopicName,
     ) -> Result<TopicKind, ResponseError> {
-        match self.group_served_here(name).or_else(|| self.group_behind(name)) {
+        if let Some(group) = self.group_behind(name) {
+            let may_read = conn.may_read(&group) == Some(true);
+            let denied = ResponseError::TopicAuthorizationFailed;
+            return if may_read { Ok(TopicKind::Retry(group)) } else { Err(denied) };
+        }
+        match self.group_served_here(name) {
             Some(group) => Ok(TopicKind::Retry(group)),
             None => self.place_for(conn, name),
         }

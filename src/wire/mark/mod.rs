@@ -10,7 +10,9 @@ mod request;
 pub use answer::{DeadLetterMark, HistoryItem, MARK_BYTES_MAX, MarkInput, mark_headers};
 pub use commit::{BadMark, CommitMark, is_mark, read_mark};
 pub use delay::{BadDelay, Deliver, read_delay, without_delay};
-pub use request::{BadNackHeaders, NackHeaders, NackedRecord, REASON_BYTES_MAX, read_nack};
+pub use request::{
+    BadNackHeaders, NackHeaders, NackedRecord, REASON_BYTES_MAX, first_origin, read_nack,
+};
 
 use crate::model::WallMs;
 use crate::wire::batch::{Headers, RawRecord, TimestampType};

@@ -113,11 +113,15 @@ pub fn read_nack(headers: &Headers) -> Result<(NackHeaders, Headers), BadNackHea
     if by_reference && named == NackedRecord::None {
         return Err(BadNackHeaders::NoReference);
     }
-    // An application may send any text by that name.
-    let first = text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok());
+    let first = first_origin(headers);
     let request =
         NackHeaders { named, first, level, delay_ms, max_reconsume_times, reason, by_reference };
     Ok((request, super::strip(headers)))
+}
+
+/// The first origin of a delivery. An application may send any text by that name.
+pub fn first_origin(headers: &Headers) -> Option<Origin> {
+    text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok())
 }
 
 /// The last header of that name as text; null reads as empty, invalid UTF-8 as replacement

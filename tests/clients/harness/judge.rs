@@ -303,6 +303,14 @@ impl Judge {
         }
     }
 
+    /// The next retry of each record may come twice: a killed sidecar had written it into the
+    /// cluster's topic and not noted that.
+    pub(crate) fn excuse_next(&mut self) {
+        for order in self.orders.values_mut() {
+            *order.excused.entry(order.failures + 1).or_default() += 1;
+        }
+    }
+
     /// Allows one more delivery of every record that `client` has received and not committed.
     pub(crate) fn excuse(&mut self, client: &str) {
         let orders = &mut self.orders;
