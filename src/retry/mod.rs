@@ -58,7 +58,7 @@ pub use ledger::{
 pub use level::{
     DEFAULT_LEVELS, DELAY_MS_MAX, FailureOutcome, LevelError, LevelTable, LevelWarning, THOUSAND,
 };
-pub use nack::{Bytes, Nack, NackTarget, Reporter, RequestedDelay};
+pub use nack::{Bytes, CopiedDelivery, Nack, NackTarget, Reporter, RequestedDelay};
 pub use output::{
     ActionOutcome, BadImport, BadNack, ExportOutcome, ImportOutcome, LedgerAnswer, LedgerOutput,
     NackOutcome, SlotView,

@@ -9,9 +9,8 @@ use crate::retry::FailureHistory;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
     pub named: NackTarget,
-    /// The first origin of a delivery, if the nack says it. The ledger may have forgotten the
-    /// delivery.
-    pub first: Option<Origin>,
+    /// The delivery that the nack's copied headers describe. The ledger may not know its place.
+    pub copied: Option<CopiedDelivery>,
     /// The requested delay.
     pub want: RequestedDelay,
     /// Limit of retries given with this failure; `None`: the limit of the rules.
@@ -32,7 +31,7 @@ impl Nack {
     pub fn of(named: NackTarget) -> Self {
         Self {
             named,
-            first: None,
+            copied: None,
             want: RequestedDelay::default(),
             max_reconsume_times: None,
             reason: None,
@@ -42,6 +41,14 @@ impl Nack {
             record_bytes: 0,
         }
     }
+}
+
+/// A delivery, as the headers that came with it describe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedDelivery {
+    pub first: Origin,
+    /// Failures before it; `None`: a nack of a delivery that the ledger has forgotten begins anew.
+    pub failures: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -106,6 +106,30 @@ fn a_member_at_another_sidecar_gets_the_retry() {
 }
 
 #[test]
+fn a_nack_at_another_sidecar_goes_on_counting() {
+    let server = server();
+    let other = server.beside();
+    let mut member = member(&server);
+    member.client.put("orders", 0, &[Rec::new("a")]);
+    assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
+    let mut at = BTreeMap::new();
+    for count in 1..4 {
+        let got = retries(&mut member, &mut at, 1).remove(0);
+        assert_eq!(got.reconsume_times(), count);
+        let (partition, end) = at.iter().find(|(_, end)| **end > 0).unwrap();
+        let place = format!("{RETRY}-{partition}@{}", end - 1);
+        let copied = ["RECONSUME_TIME", "ORIGIN_MESSAGE_ID"];
+        let nack = copied
+            .iter()
+            .fold(Rec::new("a"), |nack, name| nack.header(name, got.header(name).unwrap()));
+        let at_other = if count % 2 == 0 { &server } else { &other };
+        assert_eq!(at_other.client().nack("shop", &place, nack).error_code, 0);
+        commit(&mut member, &at);
+    }
+    assert_eq!(retries(&mut member, &mut at, 1)[0].reconsume_times(), 4);
+}
+
+#[test]
 fn a_killed_sidecar_loses_no_retry_and_repeats_none() {
     let server = server();
     let mut member = member(&server);

@@ -127,7 +127,7 @@ impl Router {
         let record_bytes = u64::try_from(stored.len()).unwrap_or(u64::MAX);
         let nack = Nack {
             named,
-            first: None,
+            copied: None,
             want,
             max_reconsume_times: None,
             reason,

@@ -9,7 +9,9 @@ use crate::broker::error::BrokerError;
 use crate::broker::{OffsetOutcome, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
 use crate::model::{GroupId, Origin};
-use crate::retry::{self, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay};
+use crate::retry::{
+    self, CopiedDelivery, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay,
+};
 use crate::route::clients::conn::Conn;
 use crate::route::nacks::nack_batches::word_of;
 use crate::route::nacks::origin_records::{ReadBack, UnreadReason};
@@ -186,7 +188,11 @@ fn nack(
     Ok(NackRequest {
         nack: Nack {
             named,
-            first,
+            copied: first.map(|(first, failures)| CopiedDelivery {
+                first,
+                // By itself the ledger knows each delivery, and a replay begins anew.
+                failures: failures.filter(|_| router.config.retries_behind),
+            }),
             want: RequestedDelay { level: asked.level, delay_ms: asked.delay_ms },
             max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,

@@ -2,7 +2,7 @@
 
 use crate::model::Origin;
 use crate::wire::batch::Headers;
-use crate::wire::mark::{ORIGIN_MESSAGE_ID, RETRIES_MAX, cut, read_limit};
+use crate::wire::mark::{ORIGIN_MESSAGE_ID, RECONSUME_TIME, RETRIES_MAX, cut, read_limit};
 
 /// The longest reason kept, in bytes; longer ones are cut.
 pub const REASON_BYTES_MAX: usize = 1024;
@@ -27,8 +27,8 @@ pub enum NackedRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NackHeaders {
     pub named: NackedRecord,
-    /// The first origin of a retry, from the copied headers.
-    pub first: Option<Origin>,
+    /// The first origin of a retry and the failures before it, from the copied headers.
+    pub first: Option<(Origin, Option<u32>)>,
     /// 0 none, > 0 exactly that level, < 0 dead letter now.
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
@@ -119,9 +119,12 @@ pub fn read_nack(headers: &Headers) -> Result<(NackHeaders, Headers), BadNackHea
     Ok((request, super::strip(headers)))
 }
 
-/// The first origin of a delivery. An application may send any text by that name.
-pub fn first_origin(headers: &Headers) -> Option<Origin> {
-    text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok())
+/// The first origin of a delivery and the failures before it. An application may send any text by
+/// those names.
+pub fn first_origin(headers: &Headers) -> Option<(Origin, Option<u32>)> {
+    let origin = text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok())?;
+    let failures = text(headers, RECONSUME_TIME).and_then(|text| text.parse().ok());
+    Some((origin, failures.filter(|failures| *failures <= RETRIES_MAX)))
 }
 
 /// The last header of that name as text; null reads as empty, invalid UTF-8 as replacement

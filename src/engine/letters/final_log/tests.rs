@@ -93,7 +93,7 @@ fn rejected(offset: i64) -> NackRequest {
     NackRequest {
         nack: Nack {
             named: NackTarget::Origin(origin),
-            first: None,
+            copied: None,
             want: RequestedDelay { level: Some(-1), delay_ms: None },
             max_reconsume_times: None,
             reason: Some("no\nstock".to_owned()),

@@ -72,9 +72,18 @@ impl<S: Entries> Ledger<S> {
                 return Ok((NackVerdict::Begin, None));
             }
             NackTarget::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
-            NackTarget::Lane(lane) => match (self.named_by_lane(group, *lane), &nack.first) {
-                ((NamedBy::UnknownLane, None), Some(first)) => {
-                    self.named_by_origin(group, evidence, (first, None))
+            NackTarget::Lane(lane) => match (self.named_by_lane(group, *lane), &nack.copied) {
+                ((NamedBy::UnknownLane, None), Some(copied)) => {
+                    let found = self.named_by_origin(group, evidence, (&copied.first, None));
+                    match (copied.failures, found) {
+                        (Some(failures), (_, Some(mut entry))) => {
+                            let is_last = failures >= entry.reconsume_times;
+                            // Another sidecar has counted those above.
+                            entry.reconsume_times = entry.reconsume_times.max(failures);
+                            (NamedBy::Copied { is_last }, Some(entry))
+                        }
+                        (_, found) => found,
+                    }
                 }
                 (named, _) => named,
             },
@@ -209,11 +218,15 @@ impl<S: Entries> Ledger<S> {
     fn begin(&self, group: &GroupId, nack: &Nack) -> Entry {
         let origin = match &nack.named {
             NackTarget::Origin(origin) => Some(origin.clone()),
-            _ => nack.first.clone(),
+            _ => nack.copied.as_ref().map(|copied| copied.first.clone()),
         };
         let unborn = RetryState::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, origin, unborn);
         entry.carry(&nack.carried);
+        // Another sidecar has counted these.
+        if let Some(failures) = nack.copied.as_ref().and_then(|copied| copied.failures) {
+            entry.reconsume_times = entry.reconsume_times.max(failures);
+        }
         if nack.named == NackTarget::Nothing {
             self.delay(entry, nack)
         } else {

@@ -9,6 +9,11 @@ pub enum NameKind {
     OlderLane,
     /// A retry-partition offset that no entry remembers.
     UnknownLane,
+    /// Such an offset, whose copied headers name the record.
+    Copied {
+        /// The headers count all failures of the entry, or more.
+        is_last: bool,
+    },
     /// The record's origin.
     Origin {
         /// The group's committed offset is past the origin.
@@ -68,6 +73,19 @@ pub enum NackVerdict {
 pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
     use NackVerdict::{Acknowledge, Begin, Charge, Confirm, Redrive, Refuse};
     match (named, seen) {
+        // copied headers | the newest delivery: not noted, come twice, or by another sidecar |
+        // charge
+        (
+            NameKind::Copied { is_last: true },
+            RecordState::Waiting
+            | RecordState::Inflight
+            | RecordState::CommittedLately
+            | RecordState::CommittedLongAgo,
+        ) => Charge,
+        // copied headers | none | a delivery by another sidecar
+        (NameKind::Copied { .. }, RecordState::None) => Begin,
+        // copied headers | anything else | acknowledge, charge nothing
+        (NameKind::Copied { .. }, _) => Acknowledge,
         // the nack names a delivery, and there was none
         (_, RecordState::Inferred) if !named.is_the_origin() => Refuse,
         // the current delivery | Inflight, or Committed ≤ consume_timeout ago | charge
@@ -132,6 +150,8 @@ mod tests {
             (NameKind::CurrentLane, [R, A, C, C, R, A, A, A, R]),
             (NameKind::OlderLane, [R, A, A, A, A, A, A, A, R]),
             (NameKind::UnknownLane, [R, R, R, R, R, R, R, R, R]),
+            (NameKind::Copied { is_last: true }, [B, C, C, C, C, A, A, A, A]),
+            (NameKind::Copied { is_last: false }, [B, A, A, A, A, A, A, A, A]),
             (NameKind::Origin { commit_past: false }, [B, A, A, A, A, A, A, A, F]),
             (NameKind::Origin { commit_past: true }, [B, A, C, A, A, A, D, A, F]),
             (NameKind::Marked, [B, A, A, A, A, A, A, A, F]),

@@ -372,7 +372,7 @@ fn request(mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackR
     let (bytes, record) = by_reference(&named, found);
     let nack = Nack {
         named,
-        first: None,
+        copied: None,
         want: RequestedDelay { level: mark.level, delay_ms: mark.delay_ms },
         max_reconsume_times: mark.max_reconsume_times,
         reason: mark.reason.clone(),
