@@ -48,7 +48,7 @@ async fn write(
     let (mut failures, mut unknown) = (Failures::default(), 0);
     loop {
         let now = router.clock.now().wall;
-        let error = match writer.write(upstream, topic, *partition, records, now).await {
+        let error = match writer.write(upstream, topic, i32::from(*partition), records, now).await {
             Ok(Some(base)) => return ReleaseOutcome::Written { base },
             // The records lie there at an unknown offset. A second copy is better than none.
             Ok(None) => return ReleaseOutcome::Later,

@@ -7,9 +7,9 @@ use kafka_protocol::messages::{
     DescribeGroupsResponse, FindCoordinatorRequest, FindCoordinatorResponse, OffsetFetchRequest,
     OffsetFetchResponse,
 };
-use kafka_protocol::protocol::StrBytes;
 
 use crate::model::{GroupId, TopicName};
+use crate::upstream::writer::wire_text;
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::assignment::Subscription;
 use crate::wire::{Api, ResponseError};
@@ -31,23 +31,26 @@ pub enum GroupLookupError {
     Group(ResponseError),
 }
 
+/// The node id of a group's coordinator.
+#[derive(Clone, Copy, Debug)]
+pub struct Coordinator(i32);
+
 impl Upstream {
     /// The group's committed offsets in partitions `0..partitions` of a topic; `None`: it has none.
     pub async fn committed(
         &self,
         links: &mut OwnLinks,
-        group: &GroupId,
+        (group, node): (&GroupId, Coordinator),
         (topic, partitions): (&TopicName, i32),
     ) -> Result<Vec<Option<i64>>, GroupLookupError> {
-        let node = self.coordinator(links, group).await?;
         let mut asked = OffsetFetchRequestTopic::default();
-        asked.name = text(topic.as_str()).into();
+        asked.name = wire_text(topic.as_str()).into();
         asked.partition_indexes = (0..partitions).collect();
         let mut request = OffsetFetchRequest::default();
-        request.group_id = text(group.as_str()).into();
+        request.group_id = wire_text(group.as_str()).into();
         request.topics = Some(vec![asked]);
         let api = (Api::OffsetFetch, OFFSET_FETCH);
-        let told: OffsetFetchResponse = links.call(self, Some(node), api, &request).await?;
+        let told: OffsetFetchResponse = links.call(self, Some(node.0), api, &request).await?;
         check(told.error_code)?;
         let known = told.topics.iter().flat_map(|topic| &topic.partitions);
         let of = |index| {
@@ -65,14 +68,13 @@ impl Upstream {
     pub async fn subscribes(
         &self,
         links: &mut OwnLinks,
-        group: &GroupId,
+        (group, node): (&GroupId, Coordinator),
         topic: &TopicName,
     ) -> Result<bool, GroupLookupError> {
-        let node = self.coordinator(links, group).await?;
         let request =
-            DescribeGroupsRequest::default().with_groups(vec![text(group.as_str()).into()]);
+            DescribeGroupsRequest::default().with_groups(vec![wire_text(group.as_str()).into()]);
         let api = (Api::DescribeGroups, DESCRIBE_GROUPS);
-        let told: DescribeGroupsResponse = links.call(self, Some(node), api, &request).await?;
+        let told: DescribeGroupsResponse = links.call(self, Some(node.0), api, &request).await?;
         let classic = told.groups.first().filter(|told| told.group_state.as_str() == STABLE);
         if let Some(classic) = classic {
             check(classic.error_code)?;
@@ -81,9 +83,9 @@ impl Upstream {
             return Ok(known.any(|known| known.topics.contains(topic)));
         }
         let request = ConsumerGroupDescribeRequest::default()
-            .with_group_ids(vec![text(group.as_str()).into()]);
+            .with_group_ids(vec![wire_text(group.as_str()).into()]);
         let api = (Api::ConsumerGroupDescribe, CONSUMER_GROUP_DESCRIBE);
-        let told = links.call(self, Some(node), api, &request).await;
+        let told = links.call(self, Some(node.0), api, &request).await;
         // A broker without this API closes the connection.
         let told: ConsumerGroupDescribeResponse = match told {
             Err(UpstreamError::Closed) => return Ok(false),
@@ -94,23 +96,20 @@ impl Upstream {
         Ok(names.any(|name| name.as_str() == topic.as_str()))
     }
 
-    async fn coordinator(
+    /// The broker that coordinates the group now.
+    pub async fn coordinator(
         &self,
         links: &mut OwnLinks,
         group: &GroupId,
-    ) -> Result<i32, GroupLookupError> {
-        let request = FindCoordinatorRequest::default().with_key(text(group.as_str()));
+    ) -> Result<Coordinator, GroupLookupError> {
+        let request = FindCoordinatorRequest::default().with_key(wire_text(group.as_str()));
         let api = (Api::FindCoordinator, FIND_COORDINATOR);
         let found: FindCoordinatorResponse = links.call(self, None, api, &request).await?;
         check(found.error_code)?;
-        Ok(found.node_id.0)
+        Ok(Coordinator(found.node_id.0))
     }
 }
 
 fn check(code: i16) -> Result<(), GroupLookupError> {
     ResponseError::try_from_code(code).map_or(Ok(()), |error| Err(GroupLookupError::Group(error)))
-}
-
-fn text(text: &str) -> StrBytes {
-    StrBytes::from_string(text.to_owned())
 }

@@ -369,6 +369,6 @@ fn produce_request(topic: &TopicName, partition: i32, batch: Bytes) -> ProduceRe
     request
 }
 
-fn wire_text(text: &str) -> StrBytes {
+pub(super) fn wire_text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }

@@ -146,6 +146,10 @@ impl ReleasePartition {
         let (window, RetryPartitionLog { stream, committed }) = (ReleaseWindow::default(), of);
         Self { stream, window, committed, end: 0, is_sending: false, alone: 0 }
     }
+
+    fn has_room(&mut self, now: MonoMs, unread: usize, bytes: u64) -> bool {
+        !self.is_sending && self.window.has_room(now, unread, bytes)
+    }
 }
 
 impl RetryTopic {
@@ -176,7 +180,7 @@ impl RetryTopic {
     /// about to enter.
     fn has_room(&mut self, partition: u16, now: MonoMs, unread: usize, bytes: u64) -> bool {
         let of = self.partitions.get_mut(usize::from(partition));
-        of.is_some_and(|of| !of.is_sending && of.window.has_room(now, unread, bytes))
+        of.is_some_and(|of| of.has_room(now, unread, bytes))
     }
 
     /// The group committed past `count` retries, up to this delivery.

@@ -123,9 +123,8 @@ impl Driver {
             let batch = batches.entry(index).or_insert_with(|| ReleaseBatch {
                 group: group.clone(),
                 topic: topic.name.clone(),
-                partition: i32::from(index),
+                partition: index,
                 records: Vec::new(),
-                index,
                 stream: of.stream,
                 ids: Vec::new(),
                 bytes: released.get(&index).map_or(0, |(_, bytes)| *bytes),
@@ -163,7 +162,7 @@ impl Driver {
         for id in &batch.ids {
             topic.sent.remove(id);
         }
-        let of = topic.partitions.get_mut(usize::from(batch.index));
+        let of = topic.partitions.get_mut(usize::from(batch.partition));
         let Some(of) = of.filter(|of| of.stream == batch.stream) else { return Ok(()) };
         of.is_sending = false;
         of.alone = of.alone.saturating_sub(batch.ids.len());
@@ -181,7 +180,7 @@ impl Driver {
     }
 
     fn note_written(&mut self, batch: &ReleaseBatch, base: i64) -> Result<(), EngineError> {
-        let lane = |offset| LaneOffset::in_stream(batch.index, batch.stream.0, offset);
+        let lane = |offset| LaneOffset::in_stream(batch.partition, batch.stream.0, offset);
         let mut facts: Vec<Fact> = Vec::with_capacity(batch.ids.len());
         let mut end = base;
         for id in &batch.ids {
@@ -193,8 +192,10 @@ impl Driver {
         for id in &batch.ids {
             topic.scan.released(*id);
         }
-        topic.released(batch.index, end.saturating_sub(1), batch.bytes);
-        let Some(of) = topic.partitions.get_mut(usize::from(batch.index)) else { return Ok(()) };
+        topic.released(batch.partition, end.saturating_sub(1), batch.bytes);
+        let Some(of) = topic.partitions.get_mut(usize::from(batch.partition)) else {
+            return Ok(());
+        };
         of.end = end;
         let committed = of.committed;
         // The group may have committed past the retries before they were noted.
@@ -211,7 +212,7 @@ impl Driver {
                  change the topic"
             );
             topic.scan.set_aside(*id, now.mono.plus(UNREAD_MS));
-        } else if let Some(of) = topic.partitions.get_mut(usize::from(batch.index)) {
+        } else if let Some(of) = topic.partitions.get_mut(usize::from(batch.partition)) {
             of.alone = batch.ids.len();
         }
     }

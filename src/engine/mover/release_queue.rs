@@ -23,10 +23,9 @@ const BATCHES_MAX: usize = 16;
 pub struct ReleaseBatch {
     pub group: GroupId,
     pub topic: TopicName,
-    pub partition: i32,
+    pub partition: u16,
     /// The records with the headers of their delivery.
     pub records: Vec<RawRecord>,
-    pub(super) index: u16,
     pub(super) stream: StreamId,
     pub(super) ids: Vec<EntryId>,
     pub(super) bytes: u64,

@@ -146,10 +146,9 @@ impl Driver {
     fn has_room(&mut self, group: &GroupId, now: MonoMs) -> bool {
         let Some(topic) = self.mover.topics.get_mut(group) else { return false };
         let ledger = &self.ledger;
-        (0_u16..).zip(&mut topic.partitions).any(|(index, of)| {
-            let unread = ledger.unread(group, RetryPartition(index));
-            !of.is_sending && of.window.has_room(now, unread, 0)
-        })
+        (0_u16..)
+            .zip(&mut topic.partitions)
+            .any(|(index, of)| of.has_room(now, ledger.unread(group, RetryPartition(index)), 0))
     }
 
     /// Adds a retry to the slice, unless its partition is full; false: the slice is full.

@@ -67,8 +67,9 @@ impl Router {
         let Ok(request) = decode::<FetchRequest>(&head) else { return unread(conn) };
         conn.heard(head.client_id.as_ref().map(ClientId::as_str));
         let wanted = NamedFetch::new(self, &request);
-        self.note_retry_readers(wanted.topics().iter());
-        let by = self.watched(conn, &wanted.topics(), wait_ms(&request));
+        let topics = wanted.topics();
+        self.note_retry_readers(topics.iter());
+        let by = self.watched(conn, &topics, wait_ms(&request));
         if request.session_id != 0 && request.session_epoch > 0 {
             // An incremental Fetch names only the changed partitions.
             let named = wanted.all_topics().filter(|_| by.is_none());

@@ -104,7 +104,7 @@ impl Router {
         match self.names.spelled(name) {
             // A topic of this node by that name is the retry topic.
             Some((SidecarTopic::Retry(_), group)) => {
-                self.upstream.is_some() && !self.config.retries_behind && self.lane_is_on(&group)
+                self.has_private_lanes() && self.lane_is_on(&group)
             }
             Some((SidecarTopic::Dlq(_), _)) => true,
             None => false,

@@ -116,7 +116,7 @@ impl Router {
 
     /// Whether each member of the group reads a private partition of its retry topic.
     pub(in crate::route) fn has_lane_by_member(&self, group: &GroupId) -> bool {
-        self.upstream.is_some() && !self.config.retries_behind && self.has_lane(group)
+        self.has_private_lanes() && self.has_lane(group)
     }
 
     /// A topic that no detector watches.

@@ -135,8 +135,9 @@ impl Router {
         let topic = self.names.retry_topic(group);
         let mut links = self.topics_behind.links.lock().await;
         let found = async {
-            let committed = upstream.committed(&mut links, group, (&topic, partitions)).await?;
-            let is_read = upstream.subscribes(&mut links, group, &topic).await?;
+            let of = (group, upstream.coordinator(&mut links, group).await?);
+            let committed = upstream.committed(&mut links, of, (&topic, partitions)).await?;
+            let is_read = upstream.subscribes(&mut links, of, &topic).await?;
             Ok::<_, GroupLookupError>((committed, is_read))
         };
         let found = tokio::time::timeout(PATIENCE, found).await;
@@ -207,7 +208,8 @@ impl Router {
         let topic = self.names.retry_topic(group);
         let mut writer = TopicWriter::of_new_topics(self.new_partitions(group), PATIENCE);
         let count = writer.partitions(upstream, &topic).await?;
-        let committed = upstream.committed(links, group, (&topic, count)).await?;
+        let of = (group, upstream.coordinator(links, group).await?);
+        let committed = upstream.committed(links, of, (&topic, count)).await?;
         let log = |committed: Option<i64>| RetryPartitionLog {
             stream: NUMBER,
             committed: committed.unwrap_or(0),
