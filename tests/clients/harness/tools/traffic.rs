@@ -39,7 +39,8 @@ fn perf_tests_get_through() {
     perf.args(args).args(["--throughput", "-1", "--producer-props", &address, "acks=all"]);
     let sent = said(&mut perf, "");
     assert!(sent.good && sent.out.contains("500 records sent"), "{sent:?}");
-    let read = house.told("ConsumerPerformance", &["--topic", "orders", "--messages", "500"]);
+    let options = ["--topic", "orders", "--messages", "500", "--timeout", "60000"];
+    let read = house.told("ConsumerPerformance", &options);
     let row: Vec<&str> = read.lines().last().unwrap().split(", ").collect();
     assert_eq!(row.get(4), Some(&"500"), "{read}");
 }
