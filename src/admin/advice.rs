@@ -37,7 +37,9 @@ impl GroupView {
     fn takers(&self) -> Option<String> {
         let owed = self.states.owed();
         let live = || self.members.iter().filter(|member| !member.silent);
-        if owed == 0 || live().any(|member| member.takes_retries) {
+        let is_taken_elsewhere = self.elsewhere.is_some_and(|away| away.subscribed > 0)
+            || self.states.parked == 0 && self.states.ready > 0;
+        if owed == 0 || is_taken_elsewhere || live().any(|member| member.takes_retries) {
             return None;
         }
         let topic = &self.retry_topic;
@@ -49,11 +51,7 @@ impl GroupView {
         let (subject, way_out) = match (live().count(), silent) {
             (0, 0) if self.in_cluster => (
                 "the group has no member that is connected through this sidecar".to_owned(),
-                format!(
-                    "Start the application with {topic} in its subscription, and with this sidecar \
-                     as its bootstrap.servers. Members that are connected to the cluster directly \
-                     do not get retries"
-                ),
+                format!("Start the application with {topic} in its subscription"),
             ),
             (0, 0) => (
                 "the group has no members".to_owned(),
@@ -61,9 +59,7 @@ impl GroupView {
             ),
             (0, n) => (
                 format!("{} heard of for the session timeout", not_one(n)),
-                "Start the application again; its retries then flow at once. For an application \
-                 that has moved to another sidecar, move them with `reprise retry export`"
-                    .to_owned(),
+                "Start the application again; its retries then flow at once".to_owned(),
             ),
             (n, _) => (
                 format!("{topic} has no subscriber: {} to it", not_subscribed(n)),
@@ -133,18 +129,11 @@ fn not_subscribed(members: usize) -> String {
 }
 
 impl ElsewhereView {
-    fn sentence(self) -> String {
-        let Self { members, subscribed } = self;
-        let are =
-            |n: u64| if n == 1 { "1 member is".to_owned() } else { format!("{n} members are") };
-        match (members, subscribed) {
-            (0, _) => String::new(),
-            (n, 0) => format!(". {} connected to the cluster, not through this sidecar", are(n)),
-            (n, subscribed) => format!(
-                ". {} connected to the cluster, not through this sidecar: the retry topic that \
-                 {subscribed} of them subscribe to does not exist there",
-                are(n)
-            ),
+    fn sentence(self) -> &'static str {
+        match self.members {
+            0 => "",
+            1 => ". 1 member is connected elsewhere, and does not subscribe either",
+            _ => ". Members are connected elsewhere, and do not subscribe either",
         }
     }
 }
@@ -203,9 +192,8 @@ mod tests {
         says(&one, "reprise.retry.shop has no subscriber: the only member here does not");
         let two = parked(&[(false, false); 2], true, Some((1, 0)));
         says(&two, "none of the 2 members here subscribes");
-        says(&two, "1 member is connected to the cluster, not through this sidecar");
-        let away = parked(&[(false, false)], true, Some((3, 2)));
-        says(&away, "the retry topic that 2 of them subscribe to does not exist there");
+        says(&two, "1 member is connected elsewhere, and does not subscribe either");
+        assert_eq!(parked(&[(false, false)], true, Some((3, 2))), "", "a taker elsewhere");
         assert_eq!(parked(&[(false, true), (true, true)], true, None), "", "a live taker");
     }
 

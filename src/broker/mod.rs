@@ -157,13 +157,9 @@ impl Broker {
         self.ids.settle_cluster_id().await
     }
 
-    /// The topics of this cluster whose whole name matches, and `besides` if that matches too.
-    pub fn matching(
-        &self,
-        pattern: &str,
-        besides: Option<&TopicName>,
-    ) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
-        self.patterns.matching(&self.topics, pattern, besides)
+    /// The topics of this cluster whose whole name matches.
+    pub fn matching(&self, pattern: &str) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
+        self.patterns.matching(&self.topics, pattern)
     }
 
     /// Free bytes of the journal's disk, as last measured.

@@ -29,8 +29,7 @@ pub(super) struct Patterns(Mutex<PatternCache>);
 #[derive(Debug, Default)]
 struct PatternCache {
     version: u64,
-    /// Keyed by the pattern and the additional topic that is matched with the list.
-    topics: BTreeMap<(String, Option<TopicName>), Arc<BTreeSet<TopicName>>>,
+    topics: BTreeMap<String, Arc<BTreeSet<TopicName>>>,
 }
 
 impl Patterns {
@@ -39,42 +38,31 @@ impl Patterns {
         &self,
         topics: &Topics,
         pattern: &str,
-        besides: Option<&TopicName>,
     ) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
-        let key = (pattern.to_owned(), besides.cloned());
         let version = topics.version();
-        if let Some(known) = self.known(version, &key) {
+        if let Some(known) = self.known(version, pattern) {
             return Ok(known);
         }
         let matches = compiled(pattern)?;
         let topics = topics.list();
         let local = topics.iter().filter(|topic| !topic.dead_letters).map(|topic| &topic.name);
-        let found = local.chain(besides).filter(|name| matches.is_match(name.as_str()));
+        let found = local.filter(|name| matches.is_match(name.as_str()));
         let found = Arc::new(found.cloned().collect());
-        self.remember(version, key, Arc::clone(&found));
+        self.remember(version, pattern, Arc::clone(&found));
         Ok(found)
     }
 
-    fn known(
-        &self,
-        version: u64,
-        key: &(String, Option<TopicName>),
-    ) -> Option<Arc<BTreeSet<TopicName>>> {
+    fn known(&self, version: u64, pattern: &str) -> Option<Arc<BTreeSet<TopicName>>> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.topics.get(key).filter(|_| remembered.version == version).cloned()
+        remembered.topics.get(pattern).filter(|_| remembered.version == version).cloned()
     }
 
-    fn remember(
-        &self,
-        version: u64,
-        key: (String, Option<TopicName>),
-        found: Arc<BTreeSet<TopicName>>,
-    ) {
+    fn remember(&self, version: u64, pattern: &str, found: Arc<BTreeSet<TopicName>>) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if remembered.version != version || REMEMBERED_MAX <= remembered.topics.len() {
             *remembered = PatternCache { version, topics: BTreeMap::new() };
         }
-        remembered.topics.insert(key, found);
+        remembered.topics.insert(pattern.to_owned(), found);
     }
 }
 

@@ -31,6 +31,7 @@ use crate::client::pending_responses::{
 use crate::client::request_reader::{ClientInput, RequestFrame, RequestReader};
 use crate::route::clients::conn::Conn;
 use crate::route::clients::member_connections::MemberConnection;
+use crate::route::nacks::origin_records::ReadBack;
 use crate::route::{Reply, Router};
 use crate::socket::{AcceptError, Budget, ReadBuffer, ReadHalf, ServerTls, WriteHalf, plain};
 use crate::upstream::{Arrived, Link, LinkWriter, Question, RelayTiming, UpstreamError};
@@ -148,15 +149,14 @@ impl Connection {
         match RequestHead::parse(&frame.bytes) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
-                if head.api == Api::Produce && conn.node.is_some() {
-                    return self.produce(link, head).await;
-                }
-                if router.asks(conn, head.api) {
+                if router.upstream.is_some() {
+                    if head.api == Api::Produce {
+                        return self.produce(link, head).await;
+                    }
                     let link = self.linked(link).await?;
                     return Ok(Box::pin(router.answer_with(conn, link, head)).await);
                 }
-                let back = self.prepare(link, &head).await?;
-                Ok(router.answer(conn, head, back).await)
+                Ok(router.answer(conn, head, ReadBack::default()).await)
             }
             Err(error) => self.refuse(&error),
         }

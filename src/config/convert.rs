@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, ListenerTls, Retry, RetryDelivery,
-    RetryTopics, Rewind, UpstreamSasl, UpstreamTls, ms,
+    Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -102,11 +102,6 @@ impl Config {
         loaded.map_err(|problems| of_files("upstream.tls", &problems))
     }
 
-    /// Whether retry topics are topics of the cluster behind.
-    pub fn has_retries_behind(&self) -> bool {
-        self.upstream.as_ref().is_some_and(|to| to.retry_topics == RetryTopics::Cluster)
-    }
-
     /// The upstream; new connections trust the authorities that `tls` received last.
     pub fn cluster(
         &self,
@@ -171,7 +166,6 @@ fn policy(retry: &Retry) -> Policy {
         keep_dead_letters: retry.dead_letters.keep,
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_retention_ms: retry.dead_letters.retention.map(ms),
-        dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
         lane: retry.delivery != RetryDelivery::Off,
         partitions: retry.partitions,
         in_place: retry.delivery == RetryDelivery::InPlace

@@ -12,10 +12,9 @@ const HINTS_MAX: usize = 3;
 const NEAR_BYTES_LEAST: usize = 5;
 
 /// Names from Kafka and RocketMQ, with the key that each one has here.
-const FOREIGN: [(&str, &str); 13] = [
+const FOREIGN: [(&str, &str); 12] = [
     ("advertised_listeners", "listen[].advertised"),
     ("bootstrap_servers", "upstream.bootstrap"),
-    ("broker_id", "node_id"),
     ("delay_levels", "retry.levels"),
     ("dlq", "retry.dead_letters"),
     ("listeners", "listen"),
@@ -165,7 +164,6 @@ mod tests {
     fn the_index_has_every_key_and_no_other() {
         let index = known_keys();
         for key in [
-            "node_id",
             "listen[].sasl.users_file",
             "upstream.sasl.password",
             "upstream.tls.verify",

@@ -33,8 +33,8 @@ pub use parts::{
     AdminConfig, Backoff, BindMode, DeadLetterRule, DeadLetters, DrainConfig, DrainMode,
     ElapsedLimit, Ephemeral, GroupRule, HostPort, JournalConfig, LimitsConfig, ListenerConfig,
     ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig, MetricsBound, NamesConfig,
-    Order, Payloads, ProduceDurability, Retry, RetryDelivery, RetryTopics, Rewind, TokenOnLoopback,
-    TopicConfig, TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
+    Order, Payloads, ProduceDurability, Retry, RetryDelivery, Rewind, TokenOnLoopback, TopicConfig,
+    TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{Reload, RestartKey};
@@ -43,7 +43,7 @@ pub use units::{duration_text, ms, parse_duration, size_text};
 
 use known_keys::known_keys;
 use node::{ConfigNode, Value};
-use section::{Findings, Section, int, text};
+use section::{Findings, Section, text};
 
 /// The shipped file: every key with its default, unit and range.
 pub const SAMPLE: &str = include_str!("../../config.yaml");
@@ -53,9 +53,6 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Every setting of one sidecar, valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Config {
-    /// The Kafka node id; `None`: derived from the cluster id.
-    #[serde(serialize_with = "node_id_or_auto")]
-    pub node_id: Option<i32>,
     /// The listeners; never empty.
     pub listen: Vec<ListenerConfig>,
     /// The upstream; `None`: the sidecar is a cluster itself.
@@ -88,7 +85,6 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            node_id: None,
             listen: ListenerConfig::defaults(),
             upstream: None,
             data_dir: "reprise-data".to_owned(),
@@ -159,15 +155,11 @@ impl Config {
     }
 
     fn read(mut root: Section<'_>) -> Self {
-        let mut config = Self::default();
-        root.take("node_id", &mut config.node_id, |value| match value {
-            Value::Text(word) if word == "auto" => Ok(None),
-            other => int(0..=i64::from(i32::MAX))(other)
-                .map(Some)
-                .map_err(|says| format!("{says}, or auto")),
-        });
-        config.listen = ListenerConfig::read_all(&mut root);
-        config.upstream = UpstreamConfig::read(&mut root);
+        let mut config = Self {
+            listen: ListenerConfig::read_all(&mut root),
+            upstream: UpstreamConfig::read(&mut root),
+            ..Self::default()
+        };
         root.take("data_dir", &mut config.data_dir, text);
         config.journal = JournalConfig::read(root.section("journal"));
         config.topics = TopicsConfig::read(root.section("topics"));
@@ -208,7 +200,6 @@ impl Config {
             root.problem("listen", says);
         }
         self.check_bootstrap(root);
-        self.check_dead_letter_topics(root);
         for (key, address) in [("address", &self.admin.address), ("probes", &self.admin.probes)] {
             let is_listener = |own: &HostPort| {
                 own.port != 0 && self.listen.iter().any(|listener| listener.address == *own)
@@ -235,26 +226,6 @@ impl Config {
             }
         }
     }
-
-    /// Dead letters are forwarded only with an upstream, and only under names that Kafka allows.
-    fn check_dead_letter_topics(&self, root: &Section<'_>) {
-        let templates = self.templates();
-        let rules = self.groups.iter().map(|rule| ("groups", &rule.retry));
-        for (key, retry) in std::iter::once(("retry", &self.retry)).chain(rules) {
-            let Some(topic) = &retry.dead_letters.upstream_topic else { continue };
-            if key == "groups" && retry.dead_letters == self.retry.dead_letters {
-                continue;
-            }
-            if self.upstream.is_none() {
-                let says = "dead_letters.upstream_topic names a topic of the cluster behind, and \
-                            there is none: set upstream.bootstrap, or read the dead letters from \
-                            this node's own topic";
-                root.problem(key, says);
-            } else if let Err(error) = templates.check_cluster_topic(topic) {
-                root.problem(key, &format!("dead_letters.upstream_topic: {error}"));
-            }
-        }
-    }
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -273,12 +244,4 @@ fn read(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|e| format!("cannot be read: {e}"))?;
     String::from_utf8(bytes)
         .map_err(|e| format!("is not UTF-8 text (byte {})", e.utf8_error().valid_up_to()))
-}
-
-#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-fn node_id_or_auto<S: serde::Serializer>(id: &Option<i32>, s: S) -> Result<S::Ok, S::Error> {
-    match id {
-        Some(id) => s.serialize_i32(*id),
-        None => s.serialize_str("auto"),
-    }
 }

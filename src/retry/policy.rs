@@ -103,9 +103,6 @@ pub struct Policy {
     pub dead_letters_bytes_max: Option<u64>,
     /// Age at which a dead letter is deleted; `None`: never.
     pub dead_letters_retention_ms: Option<u64>,
-    /// Template of the upstream topic that dead letters are forwarded to; `None`: they stay here.
-    /// Not used by the ledger.
-    pub dead_letters_topic: Option<Arc<str>>,
     /// The group has a retry topic; otherwise none of its records is retried.
     pub lane: bool,
     /// Partitions of a retry topic that is made here.
@@ -156,7 +153,6 @@ impl Default for Policy {
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
             dead_letters_retention_ms: None,
-            dead_letters_topic: None,
             lane: true,
             partitions: RETRY_PARTITIONS,
             in_place: false,

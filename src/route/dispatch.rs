@@ -84,15 +84,15 @@ impl Router {
             Api::Produce => self.produce(conn, h).await,
             Api::Fetch => self.fetch(conn, h).await,
             Api::Metadata => with!(|r| metadata::answer(self, conn, h, r).await),
-            Api::ListOffsets => with!(|r| list_offsets::answer(self, conn, h, r).await),
-            Api::OffsetForLeaderEpoch => with!(|r| offset_for_leader_epoch::answer(self, conn, r)),
+            Api::ListOffsets => with!(|r| list_offsets::answer(self, h, r)),
+            Api::OffsetForLeaderEpoch => with!(|r| offset_for_leader_epoch::answer(self, r)),
             Api::FindCoordinator => with!(|r| find_coordinator::answer(self, conn, h, r)),
             Api::JoinGroup => with!(|r| join_group::answer(self, conn, h, r).await),
             Api::SyncGroup => with!(|r| sync_group::answer(self, conn, r).await),
             Api::Heartbeat => with!(|r| heartbeat::answer(self, conn, r)),
             Api::LeaveGroup => with!(|r| leave_group::answer(self, h, r)),
             Api::OffsetCommit => with!(|r| offset_commit::answer(self, conn, h, r).await),
-            Api::OffsetFetch => with!(|r| offset_fetch::answer(self, conn, h, r).await),
+            Api::OffsetFetch => with!(|r| offset_fetch::answer(self, h, r).await),
             Api::InitProducerId => with!(|r| init_producer_id::answer(self, h, r).await),
             Api::ConsumerGroupHeartbeat => {
                 with!(|r| consumer_group_heartbeat::answer(self, conn, h, r).await)
@@ -113,7 +113,7 @@ impl Router {
             Api::DescribeGroups => with!(|r| describe_groups::answer(self, h, r)),
             Api::ListTransactions => with!(|r| list_transactions::answer(self, r)),
             Api::DescribeTransactions => with!(|r| describe_transactions::answer(self, r)),
-            Api::DescribeProducers => with!(|r| describe_producers::answer(self, conn, r)),
+            Api::DescribeProducers => with!(|r| describe_producers::answer(self, r)),
             Api::DescribeLogDirs => with!(|r| describe_log_dirs::answer(self, r)),
             // Tools that change something.
             Api::CreateTopics => with!(|r| create_topics::answer(self, h, r).await),

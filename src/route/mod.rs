@@ -22,7 +22,6 @@ mod refusals;
 mod reply;
 mod router;
 pub mod security;
-mod split_by_owner;
 pub mod topics;
 pub mod transactions;
 mod unique_names;

@@ -5,11 +5,11 @@ use uuid::Uuid;
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::security::sasl_handshake;
+use crate::wire::Api;
 use crate::wire::relay::{FrameStartError, ProduceTopics, RequestStart};
-use crate::wire::{Api, reassignments};
 
-/// APIs that are read on every connection: their answers name brokers, they change groups, or they
-/// may name our topics.
+/// APIs that are read: their answers name brokers, they change groups, or they may name a retry
+/// topic before its first record.
 const READ: &[Api] = &[
     Api::ApiVersions,
     Api::Metadata,
@@ -27,50 +27,18 @@ const READ: &[Api] = &[
     Api::TxnOffsetCommit,
     Api::EndTxn,
     Api::CreateTopics,
-    Api::CreatePartitions,
     Api::DeleteTopics,
-    Api::AlterConfigs,
-    Api::IncrementalAlterConfigs,
-    Api::DescribeConfigs,
     Api::DescribeTopicPartitions,
-];
-
-/// APIs that this node answers on connections to itself. It leads only our topics, and has no
-/// groups, transactions or partitions of the cluster, which tools ask every broker for.
-const OWN: &[Api] = &[
-    Api::Produce,
-    Api::Fetch,
-    Api::ListOffsets,
-    Api::OffsetForLeaderEpoch,
-    Api::DeleteRecords,
-    Api::ListGroups,
-    Api::ListTransactions,
-    Api::DescribeLogDirs,
-    Api::AlterReplicaLogDirs,
-];
-
-/// APIs that this node answers only without a cluster. In front of one they are relayed in any
-/// version.
-const BY_ITSELF: &[Api] = &[
-    Api::ElectLeaders,
-    Api::AlterPartitionReassignments,
-    Api::ListPartitionReassignments,
-    Api::DescribeQuorum,
-    Api::ListConfigResources,
-    Api::DescribeClientQuotas,
-    Api::AlterClientQuotas,
-    Api::DescribeUserScramCredentials,
-    Api::AlterUserScramCredentials,
-    Api::DescribeAcls,
-    Api::CreateAcls,
-    Api::DeleteAcls,
 ];
 
 /// First version of a Produce whose records have headers. No record before is a nack.
 const HEADERS_SINCE: i16 = 3;
 
+/// Whether requests of the API are relayed in any version that the broker knows.
 pub(super) fn only_passes(api: Api) -> bool {
-    BY_ITSELF.contains(&api)
+    let is_looked_at =
+        matches!(api, Api::Fetch | Api::Produce | Api::SaslHandshake | Api::SaslAuthenticate);
+    !is_looked_at && !READ.contains(&api)
 }
 
 /// The routing decision for a request.
@@ -78,8 +46,8 @@ pub(super) fn only_passes(api: Api) -> bool {
 pub enum RoutingDecision {
     /// The request and its answer are relayed unchanged.
     Pass,
-    /// The request is read and then relayed: a Fetch that may be a member's, a Produce that may be
-    /// for one of our topics, or a tool's replica lists.
+    /// The request is read and then relayed: a Fetch that may be a member's, or a Produce that may
+    /// be for a retry topic.
     Gather,
     /// The request is read and answered by a route.
     Answer,
@@ -99,7 +67,6 @@ impl Router {
         }
         Ok(Some(match Api::from_key(start.api_key) {
             Some(api) if READ.contains(&api) => RoutingDecision::Answer,
-            Some(api) if conn.node.is_none() && OWN.contains(&api) => RoutingDecision::Answer,
             Some(Api::SaslHandshake) if start.version == sasl_handshake::BARE => {
                 RoutingDecision::Answer
             }
@@ -107,7 +74,6 @@ impl Router {
             Some(Api::Produce) if start.version >= HEADERS_SINCE => {
                 return Ok(start.topics(buffer)?.map(|topics| self.way_of_produce(topics)));
             }
-            _ if start.api_key == reassignments::KEY => RoutingDecision::Gather,
             _ => RoutingDecision::Pass,
         }))
     }
@@ -119,10 +85,5 @@ impl Router {
             ProduceTopics::Other => false,
         };
         if is_foreign { RoutingDecision::Pass } else { RoutingDecision::Gather }
-    }
-
-    /// Whether the broker is asked before a request of this API is answered.
-    pub fn asks(&self, conn: &Conn, api: Api) -> bool {
-        self.upstream.is_some() && (conn.node.is_some() || !OWN.contains(&api))
     }
 }

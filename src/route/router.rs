@@ -9,7 +9,6 @@ use crate::observe::Metrics;
 use crate::retry::Policies;
 use crate::route::clients::client_address::Tokens;
 use crate::route::clients::member_connections::MemberConnections;
-use crate::route::clients::node_listing::NodeListing;
 use crate::route::configs::bound_cache::TopicBounds;
 use crate::route::groups::membership_cache::MembershipCache;
 use crate::route::groups::unlike_readers::ReaderTopics;
@@ -26,7 +25,7 @@ use crate::upstream::Upstream;
 /// Settings of this node that the routes need.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Our node id, the leader of all our partitions.
+    /// The node id by itself: the leader of all partitions.
     pub node_id: i32,
     /// Metadata and Produce create missing topics.
     pub auto_create: bool,
@@ -36,8 +35,6 @@ pub struct NodeConfig {
     pub frame_bytes_max: usize,
     /// Bound of one Fetch answer, in bytes.
     pub fetch_bytes_max: usize,
-    /// Retry topics are topics of the cluster behind.
-    pub retries_behind: bool,
     /// The topics whose records may be produced with a delay.
     pub produce_delay: ProduceDelay,
 }
@@ -56,7 +53,7 @@ pub struct Router {
     pub reader_topics: ReaderTopics,
     /// Committed offsets of the cluster's groups.
     pub positions: ClusterOffsetCache,
-    /// Pending transactional commits: of retry topics, and in front of a cluster of all our topics.
+    /// Transactional commits, noted until the transaction ends.
     pub transactions: Arc<PendingTransactions>,
     /// Commit markers that were accepted before.
     pub markers: Markers,
@@ -70,8 +67,6 @@ pub struct Router {
     pub names: Names,
     /// Members by client address.
     pub tokens: Tokens,
-    /// Clients to which this node is listed, in front of a cluster.
-    pub node_listing: NodeListing,
     /// Connections on which brokers are asked in a member's name.
     pub voices: MemberConnections,
     /// One detector for each group whose deliveries are tracked.
@@ -85,12 +80,4 @@ pub struct Router {
     pub config: NodeConfig,
     /// The retry policies; a reload of the configuration replaces them.
     pub policies: RwLock<Policies>,
-}
-
-impl Router {
-    /// Whether a broker of the cluster has our node id. The broker keeps it, and our topics have no
-    /// leader then.
-    pub fn node_clash(&self) -> bool {
-        self.upstream.as_ref().is_some_and(|upstream| upstream.has_broker(self.config.node_id))
-    }
 }

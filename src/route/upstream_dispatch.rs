@@ -1,11 +1,11 @@
 //! APIs that are answered with requests to the upstream cluster: only the `match`.
 
+use kafka_protocol::messages::{CreateTopicsRequest, DescribeTopicPartitionsRequest};
 use kafka_protocol::protocol::{Encodable, Request};
 
 use crate::route::clients::api_versions;
 use crate::route::clients::conn::Conn;
 use crate::route::cluster::describe_cluster;
-use crate::route::configs::{alter_configs, describe_configs, incremental_alter_configs};
 use crate::route::groups::{
     consumer_group_heartbeat, find_coordinator, heartbeat, join_group, leave_group, sync_group,
 };
@@ -13,9 +13,7 @@ use crate::route::offsets::{offset_commit, offset_fetch};
 use crate::route::refusals::Refusals;
 use crate::route::reply::{AnswerError, Reply};
 use crate::route::security::sasl_handshake;
-use crate::route::topics::{
-    create_partitions, create_topics, delete_topics, describe_topic_partitions, metadata,
-};
+use crate::route::topics::{delete_topics, metadata};
 use crate::route::transactions::{
     add_partitions_to_txn, end_txn, init_producer_id, txn_offset_commit,
 };
@@ -42,7 +40,7 @@ impl Router {
         if self.upstream.as_ref().is_some_and(|upstream| upstream.came_back(h.client_id.as_ref())) {
             return Err(UpstreamError::Closed.into());
         }
-        self.settle_names(link, h).await?;
+        self.open_named(h).await;
         macro_rules! helped {
             (|$request:ident| $answer:expr) => {
                 self.helped(h, async |$request| $answer).await
@@ -65,7 +63,7 @@ impl Router {
             Api::Heartbeat => helped!(|r| heartbeat::relayed(self, conn, link, h, r).await),
             Api::LeaveGroup => helped!(|r| leave_group::relayed(self, link, h, r).await),
             Api::OffsetCommit => helped!(|r| offset_commit::relayed(self, conn, link, h, r).await),
-            Api::OffsetFetch => helped!(|r| offset_fetch::relayed(self, conn, link, h, r).await),
+            Api::OffsetFetch => helped!(|r| offset_fetch::relayed(self, link, h, r).await),
             Api::ConsumerGroupHeartbeat => {
                 helped!(|r| consumer_group_heartbeat::relayed(self, conn, link, h, r).await)
             }
@@ -77,25 +75,17 @@ impl Router {
                 helped!(|r| txn_offset_commit::relayed(self, conn, link, h, r).await)
             }
             Api::EndTxn => helped!(|r| end_txn::relayed(self, link, h, r).await),
-            Api::CreateTopics => helped!(|r| create_topics::relayed(self, conn, link, h, r).await),
-            Api::DeleteTopics => helped!(|r| delete_topics::relayed(self, link, h, r).await),
-            Api::CreatePartitions => {
-                helped!(|r| create_partitions::relayed(self, conn, link, h, r).await)
-            }
-            Api::AlterConfigs => helped!(|r| alter_configs::relayed(self, link, h, r).await),
-            Api::IncrementalAlterConfigs => {
-                helped!(|r| incremental_alter_configs::relayed(self, link, h, r).await)
-            }
-            Api::DescribeConfigs => {
-                helped!(|r| describe_configs::relayed(self, conn, link, h, r).await)
+            Api::CreateTopics => {
+                helped!(|r| link.call::<CreateTopicsRequest>(h, &r).await)
             }
             Api::DescribeTopicPartitions => {
-                helped!(|r| describe_topic_partitions::relayed(self, conn, link, h, r).await)
+                helped!(|r| link.call::<DescribeTopicPartitionsRequest>(h, &r).await)
             }
-            Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
-            // All other APIs need nothing from the cluster.
+            Api::DeleteTopics => helped!(|r| delete_topics::relayed(self, link, h, r).await),
+            Api::Fetch => fetch::relayed(self, conn, link, head).await,
+            // Relayed without a look (`passthrough.rs`).
             #[rustfmt::skip]
-            Api::Produce | Api::Fetch | Api::ListOffsets | Api::DescribeGroups | Api::ListGroups
+            Api::Produce | Api::ListOffsets | Api::DescribeGroups | Api::ListGroups
             | Api::DeleteRecords | Api::OffsetForLeaderEpoch | Api::DescribeLogDirs
             | Api::DeleteGroups | Api::OffsetDelete | Api::SaslAuthenticate
             | Api::ConsumerGroupDescribe | Api::DescribeAcls | Api::CreateAcls | Api::DeleteAcls
@@ -103,9 +93,9 @@ impl Router {
             | Api::ListPartitionReassignments | Api::DescribeClientQuotas | Api::AlterClientQuotas
             | Api::DescribeUserScramCredentials | Api::AlterUserScramCredentials
             | Api::DescribeQuorum | Api::ListConfigResources | Api::AddOffsetsToTxn
-            | Api::DescribeProducers | Api::DescribeTransactions | Api::ListTransactions => {
-                self.dispatch(conn, h).await
-            },
+            | Api::DescribeProducers | Api::DescribeTransactions | Api::ListTransactions
+            | Api::CreatePartitions | Api::AlterConfigs | Api::IncrementalAlterConfigs
+            | Api::DescribeConfigs => self.dispatch(conn, h).await,
         }
     }
 

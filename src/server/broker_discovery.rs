@@ -37,9 +37,6 @@ pub(super) async fn greet(router: Arc<Router>, listeners: Vec<Arc<BrokerPorts>>)
     loop {
         match upstream.see_brokers().await {
             Ok((brokers, cluster_id)) => {
-                if let Some(cluster_id) = &cluster_id {
-                    router.names.of_cluster(cluster_id);
-                }
                 let nodes: Vec<i32> = brokers.iter().map(|(node, _)| *node).collect();
                 for doors in &listeners {
                     doors.open(&nodes).await;

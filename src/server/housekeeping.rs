@@ -99,7 +99,6 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThro
     let mut vacancies = EmptyGroups::default();
     let mut marks = TrimMarks::default();
     let mut quiet = false;
-    let mut clash_told = false;
     loop {
         let now = router.clock.now().mono;
         let due = rounds.next(now, is_full(&journal), journal.stats().disk_full);
@@ -116,17 +115,6 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThro
         let stats = journal.stats();
         let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
         router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
-        router.metrics.set_degraded("name_conflict", router.names.conflicts() > 0);
-        let node_clash = router.node_clash();
-        router.metrics.set_degraded("node_id_clash", node_clash);
-        if node_clash && !std::mem::replace(&mut clash_told, node_clash) {
-            let node_id = router.config.node_id;
-            tracing::error!(
-                node_id,
-                "R0219 a broker of the cluster has this sidecar's node id: retry and dead-letter \
-                 topics have no leader; set node_id to a free number or to auto, and restart"
-            );
-        }
         tokio::time::sleep(pace.rest(kept.copied_bytes, kept.more, stats.disk_free)).await;
     }
 }

@@ -155,7 +155,7 @@ async fn either(a: &mut Signal, b: &mut Signal) {
 /// Logs each address with its purpose.
 fn announce(server: &Server) {
     for (name, _) in server.listening() {
-        tracing::info!(address = %name, node_id = server.node_id(), "Kafka clients connect here");
+        tracing::info!(address = %name, "Kafka clients connect here");
     }
     if let Some(admin) = server.admin_addr() {
         tracing::info!(address = %admin, "page, probes, metrics, JSON: / /readyz /metrics /api/v1");

@@ -2,13 +2,9 @@
 
 use crate::admin::Readiness;
 use crate::config::DrainMode;
-use crate::route::Router;
 use crate::server::disk_room::is_full;
 use crate::server::source::AdminSource;
 use crate::upstream::Upstream;
-
-/// Conflicting topics that are listed.
-const NAMES_TOLD_MAX: usize = 5;
 
 /// The present readiness.
 pub(super) fn readiness(source: &AdminSource) -> Readiness {
@@ -21,20 +17,12 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     if router.upstream.as_ref().is_some_and(Upstream::is_lost) {
         degraded.push("upstream lost: no broker of the cluster can be reached".to_owned());
     }
-    degraded.extend(name_conflict(router));
     match forward_statuses.count_stopped() {
         0 => {}
         groups => degraded.push(format!(
             "dead letters waiting: those of {groups} groups cannot be sent to the cluster; they \
              are kept here, and `reprise group describe` says why"
         )),
-    }
-    if router.node_clash() {
-        degraded.push(format!(
-            "node id clash: a broker of the cluster has the id {}; retry and dead-letter topics \
-             have no leader until node_id is another one",
-            router.config.node_id
-        ));
     }
     let panic = source.guard.panic();
     let (vital, task) = panic.into_iter().partition::<Vec<_>, _>(|panic| panic.is_vital);
@@ -52,22 +40,4 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     let ready = restart.is_empty() && passing.is_empty();
     degraded.extend(restart.iter().cloned().chain(passing));
     Readiness { started: true, ready, restart_reason: restart.into_iter().next(), degraded }
-}
-
-/// Topics of other owners under names that reprise uses.
-fn name_conflict(router: &Router) -> Option<String> {
-    let count = router.names.conflicts();
-    if count == 0 {
-        return None;
-    }
-    let names = router.names.conflict_names(NAMES_TOLD_MAX);
-    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    let more = if count > names.len() { " …" } else { "" };
-    let owner = if router.upstream.is_some() { "the cluster" } else { "this node" };
-    Some(format!(
-        "name conflict: {owner} has topics by names of retry or dead-letter topics ({}{more}): \
-         they pass untouched, and ours are not served by these names; set `names` to other \
-         templates and restart, or delete those topics",
-        names.join(", ")
-    ))
 }

@@ -80,7 +80,7 @@ impl Server {
         self.probes
     }
 
-    /// The Kafka node id in use.
+    /// The node id of the cluster within.
     pub fn node_id(&self) -> i32 {
         self.router.config.node_id
     }

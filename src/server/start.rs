@@ -22,7 +22,6 @@ use crate::observe::Metrics;
 use crate::route::clients::broker_ports::BrokerPorts;
 use crate::route::clients::client_address::Tokens;
 use crate::route::clients::member_connections::MemberConnections;
-use crate::route::clients::node_listing::NodeListing;
 use crate::route::configs::bound_cache::TopicBounds;
 use crate::route::groups::lost_members;
 use crate::route::groups::membership_cache::MembershipCache;
@@ -52,10 +51,8 @@ use crate::server::{broker_discovery, data_dir, disk_room, housekeeping, release
 use crate::socket::Budget;
 use crate::wire::names::Templates;
 
-/// Node ids derived from the cluster id are 2^30 and above: no real broker has such an id.
-const NODE_ID_BASE: i32 = 1 << 30;
 /// The id of the first broker in Kafka's own quick start.
-const NODE_ID_BY_ITSELF: i32 = 1;
+const NODE_ID: i32 = 1;
 
 /// Opens the disk of this machine and locks it for this process.
 pub(super) fn open_disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
@@ -88,7 +85,6 @@ pub(super) async fn start_on(
     begin_broker(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
-    router.find_local_conflicts();
     router.reopen_retry_topics();
     let driver = guard.thread("retry-engine", move || core.driver.run())?;
     core.engine.caught_up().await;
@@ -159,7 +155,7 @@ fn spawn_upkeep(
     tasks.spawn("member-timers", lost_members::watch(Arc::clone(router)));
     tasks.spawn("transactions", transaction_ends::run(Arc::clone(router)));
     tasks.spawn("dead-letter-lines", housekeeping::log_finals(router.engine.clone()));
-    if config.has_retries_behind() {
+    if config.upstream.is_some() {
         let topics = Arc::clone(router);
         tasks.spawn("retry-topics", async move { topics.open_wanted().await });
         for _ in 0..releases::WRITERS {
@@ -355,7 +351,6 @@ fn router(
         topic_ids: core.engine.topic_ids(),
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
-        node_listing: NodeListing::default(),
         reader_topics: ReaderTopics::default(),
         voices: MemberConnections::default(),
         detectors: core.engine.detectors(),
@@ -363,7 +358,7 @@ fn router(
         budget,
         metrics: metrics.clone(),
         clock,
-        config: route_config(config, core.broker.cluster_id()),
+        config: route_config(config),
         policies: RwLock::new(config.policies()),
     }
 }
@@ -376,14 +371,13 @@ fn names(templates: Templates, core: &DurableCore) -> Names {
     names
 }
 
-fn route_config(config: &Config, cluster_id: &str) -> route::NodeConfig {
+fn route_config(config: &Config) -> route::NodeConfig {
     route::NodeConfig {
-        node_id: config.node_id.unwrap_or_else(|| default_node_id(config, cluster_id)),
+        node_id: NODE_ID,
         auto_create: config.topics.auto_create,
         default_partitions: config.topics.default_partitions,
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
-        retries_behind: config.has_retries_behind(),
         produce_delay: produce_delay(config),
     }
 }
@@ -396,19 +390,6 @@ fn produce_delay(config: &Config) -> ProduceDelay {
         listed: listed.collect(),
         ms_max: ms(topics.produce_delay_max),
     }
-}
-
-/// The node id without `node_id` in the configuration. An embedded cluster has one broker, the
-/// first. In front of a cluster the id is one that no broker has.
-fn default_node_id(config: &Config, cluster_id: &str) -> i32 {
-    if config.upstream.is_some() { node_id(cluster_id) } else { NODE_ID_BY_ITSELF }
-}
-
-/// Derives the node id from the cluster id, so every start has the same one.
-fn node_id(cluster_id: &str) -> i32 {
-    let hash = Uuid::new_v5(&Uuid::NAMESPACE_OID, cluster_id.as_bytes()).as_u128();
-    let low = i32::try_from(hash & 0x3fff_ffff).unwrap_or(0);
-    NODE_ID_BASE | low
 }
 
 fn token_seed() -> u32 {

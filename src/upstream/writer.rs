@@ -43,10 +43,12 @@ const PARTITIONS: i32 = 1;
 /// The cluster's own default.
 const REPLICAS: i16 = -1;
 /// Dead letters wait for an operator without a time limit, and retries for their group.
-const CONFIGS: [(&str, &str); 3] = [
+const CONFIGS: [(&str, &str); 4] = [
     ("cleanup.policy", "delete"),
     ("retention.ms", "-1"),
     ("message.timestamp.type", "CreateTime"),
+    // 64 MiB, above each record that the engine takes.
+    ("max.message.bytes", "67108864"),
 ];
 
 /// Writes records for one task, one write at a time.

@@ -24,7 +24,6 @@ pub mod names;
 mod parallel;
 pub mod partitioner;
 mod reader;
-pub mod reassignments;
 pub mod relay;
 pub mod sasl;
 pub mod scan;

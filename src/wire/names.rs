@@ -1,7 +1,5 @@
 //! Topic names: legality, the retry and dead-letter topics of a group, topic ids.
 
-mod cluster_topic;
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -9,8 +7,6 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::model::{GroupId, TopicName};
-
-pub use cluster_topic::ClusterTopicError;
 
 /// Kafka's limit on topic names, in bytes.
 pub const TOPIC_BYTES_MAX: usize = 249;

@@ -34,14 +34,13 @@ macro_rules! both {
 
 #[path = "../upstream/broker.rs"]
 mod broker;
-mod lanes;
 mod nacks;
 #[path = "../upstream/older.rs"]
 mod older;
 #[path = "../upstream/relay.rs"]
 #[expect(dead_code, reason = "others ask who is greeted")]
 mod relay;
-mod retry_topic;
+mod retries;
 #[path = "../support/mod.rs"]
 mod support;
 mod watching;

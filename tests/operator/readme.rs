@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use reprise::config::Config;
@@ -150,6 +151,7 @@ async fn cluster(dir: &Path) -> Server {
     let text = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: off }}\n\
          data_dir: {}\njournal: {{ ephemeral: accept }}\n\
+         names: {{ retry: 'not-here.{{group}}', dead_letters: 'nor-here.{{group}}' }}\n\
          retry: {{ delivery: off }}\n",
         dir.join("cluster").display()
     );
@@ -192,9 +194,18 @@ async fn a_cluster_application_changes_only_its_address() {
         fill(&address);
     });
     sent.await.unwrap();
-    let topics = cluster.router().broker.topics.list();
-    let names: Vec<String> = topics.iter().map(|topic| topic.name.to_string()).collect();
-    assert_eq!(names, ["orders"], "the record is in the cluster, the nacks are not");
+    let address = cluster.kafka_addr().to_string();
+    let held = tokio::task::spawn_blocking(move || {
+        let asks: BaseConsumer =
+            ClientConfig::new().set("bootstrap.servers", &address).create().unwrap();
+        ["orders", "reprise.retry.shop"].map(|topic| {
+            let told = asks.fetch_metadata(Some(topic), Duration::from_secs(30)).unwrap();
+            let partitions = told.topics()[0].partitions().iter().map(|of| of.id());
+            let end = |id| asks.fetch_watermarks(topic, id, Duration::from_secs(30)).unwrap().1;
+            partitions.map(end).sum::<i64>()
+        })
+    });
+    assert_eq!(held.await.unwrap(), [1, 0], "the record is in the cluster, the nacks are not");
     sidecar.kill().unwrap();
     sidecar.wait().unwrap();
     cluster.shutdown().await;

@@ -185,8 +185,7 @@ fn no_answer_and_no_log_line_has_a_secret() {
         &format!(
             "listen: [{{address: '127.0.0.1:0'}}]\n\
              upstream: {{bootstrap: '{}', sasl: {{mechanism: PLAIN, username: side, \
-             password: '${{env:SIDECAR_PASSWORD}}'}}}}\n\
-             retry: {{dead_letters: {{upstream_topic: 'failed.{{group}}'}}}}\n",
+             password: '${{env:SIDECAR_PASSWORD}}'}}}}\n",
             behind.kafka
         ),
     );

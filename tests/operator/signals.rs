@@ -375,7 +375,9 @@ fn sighup_applies_reloadable_settings_and_refuses_others_by_name() {
     write_config(&sidecar.dir, "retry:\n  max_reconsume_times: 4\n");
     sidecar.signal("HUP");
     eventually(|| sidecar.config().contains("\"max_reconsume_times\":4").then_some(()));
-    for bad in ["retry:\n  max_reconsume_times: 5\nnode_id: 9\n", "retry:\n  max_reconsume: 5\n"] {
+    for bad in
+        ["retry:\n  max_reconsume_times: 5\ndata_dir: other\n", "retry:\n  max_reconsume: 5\n"]
+    {
         write_config(&sidecar.dir, bad);
         sidecar.signal("HUP");
         let failed = "reprise_config_last_reload_successful 0";

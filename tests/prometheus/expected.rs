@@ -61,7 +61,7 @@ pub(crate) const EXACT: &[Exact] = &[
     shop("Dead letters kept", 0, 1.0),
     stat("Open transactions", 0.0),
     stat("Cluster", 0.0),
-    stat("Conflicts", 0.0),
+    stat("Forwarding stopped", 0.0),
     stat("Waiting to be forwarded", 0.0),
     stat("Refused by the cluster", 0.0),
     stat("Forwarded since start", 1.0),

@@ -19,8 +19,7 @@ const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 /// Records of tests are years old, so retention is off. Members stay without a heartbeat for
 /// minutes. The first failure has the delay of level 3, the second that of level 4.
-const SETTINGS: [&str; 6] = [
-    "node_id=1000",
+const SETTINGS: [&str; 5] = [
     "journal.ephemeral=accept",
     "topics.retention=unlimited",
     "membership.session_timeout_max=1d",
@@ -68,7 +67,6 @@ impl Story {
             "journal.ephemeral=accept",
             "names.retry=front.retry.{group}",
             "names.dead_letters=front.dlq.{group}",
-            "retry.dead_letters.upstream_topic=letters.{group}",
             "retry.consume_timeout=1s",
         ];
         let in_front = Sidecar::start(&dir.path().join("in-front"), &in_front);

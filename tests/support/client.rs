@@ -24,7 +24,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 
 use super::batch::{Got, Rec, plain, unpack};
 use super::secure::{Stream, Trust};
-use super::{PATIENCE, in_front};
+use super::{PATIENCE, in_front, until};
 
 /// Text in a request.
 pub fn s<T: From<StrBytes>>(text: &str) -> T {
@@ -41,6 +41,8 @@ pub struct Client {
     broker: Option<Box<Self>>,
     /// The client id.
     pub id: String,
+    /// The admin port of the sidecar.
+    pub admin: Option<SocketAddr>,
 }
 
 /// A request whose answer was not read yet.
@@ -67,7 +69,7 @@ impl Client {
     }
 
     fn over(stream: Stream, trust: Option<Trust>) -> Self {
-        Self { stream, next: 1, trust, broker: None, id: "test".to_owned() }
+        Self { stream, next: 1, trust, broker: None, id: "test".to_owned(), admin: None }
     }
 
     /// Another connection of the same client object, to the address in Metadata.
@@ -81,17 +83,22 @@ impl Client {
         self.connect_to(&node)
     }
 
-    /// The connection to the leader of this topic: the sidecar leads its own topics, the cluster's
-    /// broker all others.
+    /// The connection to the leader: the sidecar, or the broker of the cluster that leads the topic
+    /// of the first call.
     pub fn leader(&mut self, topic: &str) -> &mut Self {
-        let ours =
-            ["reprise.retry.", "reprise.dlq.", "%"].iter().any(|prefix| topic.starts_with(prefix));
-        if !in_front() || ours {
+        if !in_front() {
             return self;
         }
         if self.broker.is_none() {
-            let told = self.call(9, &MetadataRequest::default());
-            self.broker = Some(Box::new(self.connect_to(&told.brokers[0])));
+            let mut told = self.call(9, &MetadataRequest::default());
+            if told.brokers.len() > 1 {
+                told = self.call(9, &MetadataRequest::default().with_topics(None));
+            }
+            let mut named = told.topics.iter().filter(|one| one.name == Some(s(topic)));
+            let leader = named.next().and_then(|one| Some(one.partitions.first()?.leader_id));
+            let leads = |broker: &&MetadataResponseBroker| Some(broker.node_id) == leader;
+            let broker = told.brokers.iter().find(leads).unwrap_or(&told.brokers[0]);
+            self.broker = Some(Box::new(self.connect_to(broker)));
         }
         self.broker.as_mut().unwrap()
     }
@@ -309,11 +316,31 @@ impl Client {
         topic.partitions.remove(0)
     }
 
-    /// All records of a partition from 0.
+    /// All records of a partition from 0. In front of a cluster, every dead letter of the sidecar
+    /// is there first.
     pub fn read_all(&mut self, topic: &str) -> Vec<Got> {
+        let dead_letters_of = topic.strip_prefix("reprise.dlq.").filter(|_| in_front());
+        if dead_letters_of.is_some_and(|group| self.await_dead_letters(topic, group) == 0) {
+            return Vec::new();
+        }
         let data = self.fetch(topic, 0, 0, 0);
         assert_eq!(data.error_code, 0, "{topic}");
         unpack(&data.records.unwrap())
+    }
+
+    /// Waits until the cluster has the dead letters of a group, and returns their number there.
+    fn await_dead_letters(&mut self, topic: &str, group: &str) -> i64 {
+        let admin = self.admin.unwrap();
+        let series = format!("reprise_dlq_records{{group=\"{group}\"}} ");
+        let metrics = super::get_at(admin, "/metrics");
+        let of_group = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        let count: i64 = of_group.map_or(0, |count| count.parse().unwrap());
+        let mut found = 0;
+        until("dead letters are in the cluster", || {
+            found = self.list_offset(topic, 0, -1).1.max(0);
+            found >= count
+        });
+        found
     }
 
     pub fn list_offset(&mut self, topic: &str, index: i32, at: i64) -> (i16, i64, i64) {

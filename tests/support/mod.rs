@@ -25,7 +25,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use reprise::config::{Config, Ephemeral, HostPort, RetryTopics, UpstreamConfig};
+use reprise::config::{Config, Ephemeral, HostPort, UpstreamConfig};
 use reprise::journal::{Disk, DiskFile};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -38,6 +38,19 @@ pub use producer::Producer;
 pub use secure::{Stream, Trust};
 pub use terminal::Terminal;
 pub use told::SimulatedParts;
+
+/// GET of a text at an admin port.
+pub fn get_at(admin: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    body.to_owned()
+}
 
 /// Longer than any wait of a test; only a broken build comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -66,10 +79,11 @@ pub fn in_front_of_a_cluster(test: fn()) {
 }
 
 /// Configuration of the cluster. Its topic names differ from the sidecar's, so a name that slips
-/// through is unknown there. It has no retry topics, like any cluster.
-const BEHIND: &str = "node_id: 1000\n\
-    names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}\n\
+/// through is unknown there. Like any cluster, it has no retry topics of its own, and takes a large
+/// first request.
+const BEHIND: &str = "names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}\n\
     retry: {delivery: off}\n\
+    limits: {preauth_frame_bytes: 8MiB}\n\
     membership: {initial_rebalance_delay: 0s}";
 
 /// A running sidecar.
@@ -114,15 +128,7 @@ impl Server {
     pub fn beside(&self) -> Self {
         let (dir, mut config) = prepare("retry: {levels: 20ms}");
         config.retry.partitions = self.config.retry.partitions;
-        let place = self.config.upstream.as_ref().unwrap().retry_topics;
-        Self::over_cluster(dir, config, Arc::clone(self.cluster.as_ref().unwrap()), place)
-    }
-
-    /// Starts in front of a cluster that has the retry topics.
-    pub fn with_topics_behind(yaml: &str) -> Self {
-        let (dir, config) = prepare(yaml);
-        let cluster = Arc::new(Self::behind(&config));
-        Self::over_cluster(dir, config, cluster, RetryTopics::Cluster)
+        Self::before(dir, config, Arc::clone(self.cluster.as_ref().unwrap()))
     }
 
     /// A cluster by itself, in any test binary. The test may stop it and start it again at the same
@@ -182,17 +188,8 @@ impl Server {
         Self::over(dir, config, None)
     }
 
-    fn before(dir: TempDir, config: Config, cluster: Arc<Self>) -> Self {
-        Self::over_cluster(dir, config, cluster, RetryTopics::Sidecar)
-    }
-
-    fn over_cluster(
-        dir: TempDir,
-        mut config: Config,
-        cluster: Arc<Self>,
-        retry_topics: RetryTopics,
-    ) -> Self {
-        config.upstream = Some(UpstreamConfig { retry_topics, ..upstream(cluster.addr()) });
+    fn before(dir: TempDir, mut config: Config, cluster: Arc<Self>) -> Self {
+        config.upstream = Some(upstream(cluster.addr()));
         Self::over(dir, config, Some(cluster))
     }
 
@@ -307,7 +304,9 @@ impl Server {
 
     /// A new connection to the bootstrap address: a client object of its own.
     pub fn client(&self) -> Client {
-        Client::connect(self.addr())
+        let mut client = Client::connect(self.addr());
+        client.admin = self.server().admin_addr();
+        client
     }
 
     /// The address of the admin port.
@@ -333,16 +332,7 @@ impl Server {
 
     /// GET on the admin port: the body of a 200.
     pub fn get(&self, path: &str) -> String {
-        let admin = self.admin();
-        let mut stream = TcpStream::connect(admin).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        body.to_owned()
+        get_at(self.admin(), path)
     }
 
     /// GET of a JSON answer.

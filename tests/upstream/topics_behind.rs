@@ -9,7 +9,7 @@ const RETRY: &str = "reprise.retry.shop";
 const PARTITIONS: i32 = 2;
 
 fn server() -> Server {
-    Server::with_topics_behind("retry: {levels: 20ms, partitions: 2}")
+    Server::with("retry: {levels: 20ms, partitions: 2}")
 }
 
 /// A member of `shop` that reads `orders` and the retry topic.

@@ -43,15 +43,15 @@ fn members(group: &GroupView) -> Markup {
             @if !group.in_cluster { ", generation " (group.generation) }
             ", breaker " (group.breaker) "."
             @if let Some(elsewhere) = group.elsewhere {
-                " Members that are connected to the cluster and not through this sidecar: "
+                " Members that are connected elsewhere: "
                 (elsewhere.members) ", of which " (elsewhere.subscribed)
                 " subscribe to the retry topic."
             }
         }
         @if group.members.is_empty() {
             p.empty {
-                "No member is connected through this sidecar. Retries that are due wait until one "
-                "subscribes to " code { (group.retry_topic) } "."
+                "No member is connected through this sidecar. Retries that are due wait until a "
+                "member of the group subscribes to " code { (group.retry_topic) } "."
             }
         } @else {
             (scroll_table("Members", &html! {

@@ -30,8 +30,6 @@ pub struct Readiness {
 pub struct Overview {
     /// The Kafka cluster id.
     pub cluster_id: String,
-    /// The Kafka node id.
-    pub node_id: i32,
     /// Milliseconds since start.
     pub uptime_ms: u64,
     /// Addresses clients connect to.
@@ -145,7 +143,7 @@ pub struct GroupView {
 pub struct ElsewhereView {
     /// Number of these members, as the cluster last told a leader of the group here.
     pub members: u64,
-    /// The number of them that subscribe to the retry topic, which the cluster does not have.
+    /// The number of them that subscribe to the retry topic.
     pub subscribed: u64,
 }
 

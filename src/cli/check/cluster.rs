@@ -1,4 +1,4 @@
-//! The check of the upstream: its brokers, conflicting names and numbers, and broker ports.
+//! The check of the upstream: its brokers, the subscriptions of groups, and broker ports.
 
 use std::collections::BTreeSet;
 
@@ -56,8 +56,8 @@ fn findings(config: &Config, clock: Clock, survey: &Survey) -> Vec<Finding> {
         None => findings.push(Finding::warn(
             "cluster",
             "upstream",
-            "no broker says which brokers and topics there are: node_id, the names of topics and \
-             the other brokers are not checked",
+            "no broker says which brokers and topics there are: the other brokers are not \
+             checked",
             "see the lines above",
         )),
     }
@@ -157,26 +157,10 @@ fn whole(config: &Config, cluster: &ClusterSeen) -> Vec<Finding> {
     let on = cluster.id.clone().unwrap_or_else(|| "upstream".to_owned());
     let (brokers, topics) = (cluster.nodes.len(), cluster.topics.len());
     let found = format!("brokers {brokers}, topics {topics}");
-    vec![
-        Finding::ok("cluster", &on, found),
-        node_id(config, cluster, &on),
-        names(config, cluster, &on),
-        subscriptions(config, cluster, &on),
-    ]
-    .into_iter()
-    .chain(cluster.dead_letters.as_ref().map(|of| share_dead_letters(config, cluster, of, &on)))
-    .collect()
-}
-
-fn node_id(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
-    let Some(ours) = config.node_id else {
-        return Finding::ok("node_id", on, "auto: above every broker's");
-    };
-    if cluster.nodes.iter().any(|(node, _)| *node == ours) {
-        let found = format!("{ours} is a broker's: retry and dead-letter topics have no leader");
-        return Finding::fail("node_id", on, found, "a number no broker has, or auto");
-    }
-    Finding::ok("node_id", on, format!("{ours} is no broker's"))
+    vec![Finding::ok("cluster", &on, found), subscriptions(config, cluster, &on)]
+        .into_iter()
+        .chain(cluster.dead_letters.as_ref().map(|of| share_dead_letters(config, cluster, of, &on)))
+        .collect()
 }
 
 /// The ports that a first start opens behind each listener, one for each broker. Firewalls and
@@ -217,30 +201,6 @@ async fn doors(
         findings.push(Finding::ok("broker_ports", &on, found));
     }
     findings
-}
-
-fn names(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
-    let templates = config.templates();
-    let conflicts = cluster.topics.iter().filter(|topic| templates.owned(topic).is_some());
-    let conflicts: Vec<&str> = conflicts.map(String::as_str).collect();
-    if conflicts.is_empty() {
-        return Finding::ok("topic_names", on, "no topic has a name of ours");
-    }
-    let count = conflicts.len();
-    let listed: Vec<&str> = conflicts.into_iter().take(CONFLICTS_MAX).collect();
-    let more = if count > listed.len() { " …" } else { "" };
-    Finding::warn(
-        "topic_names",
-        on,
-        format!(
-            "name conflict: {count} of the cluster have names of retry or dead-letter topics and \
-             are served instead of ours: {}{more}",
-            listed.join(", ")
-        ),
-        "names: {retry: \"reprise.retries.{group}\", dead_letters: \
-         \"reprise.dead-letters.{group}\"} or other templates of your choice, or delete those \
-         topics in the cluster",
-    )
 }
 
 /// Groups whose members read one retry topic and beside it unlike topics.

@@ -72,11 +72,10 @@ pub(super) async fn look(config: &Config, clock: Clock) -> (Vec<Finding>, Reserv
 fn dead_letters(config: &Config) -> Option<Finding> {
     let rule = &config.retry.dead_letters;
     let is_bounded = !rule.keep || rule.max_bytes.is_some() || rule.retention.is_some();
-    let leave = rule.upstream_topic.is_some();
     let found = "kept until somebody acts on them; their room on the disk only grows";
     let way_out = "set retry.dead_letters.retention or max_bytes, or watch the alert \
                    RepriseDiskWillFill";
-    (!is_bounded && !leave).then(|| Finding::warn("dead_letters", HOST, found, way_out))
+    (!is_bounded).then(|| Finding::warn("dead_letters", HOST, found, way_out))
 }
 
 fn data_dir(config: &Config, now: WallMs) -> Vec<Finding> {

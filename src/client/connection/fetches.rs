@@ -1,5 +1,5 @@
-//! Requests that are read before they are relayed: Fetches of members, with their answers, Produces
-//! that may have nacks, and the replica lists of tools.
+//! Requests that are read before they are relayed: Fetches of members, with their answers, and
+//! Produces that may have nacks.
 
 use std::future::ready;
 
@@ -12,10 +12,10 @@ use crate::client::pending_responses::{LocalResponse, PendingResponse, RelayedRe
 use crate::client::request_reader::{GatheredRequest, RequestFrame};
 use crate::route::ProduceOwner;
 use crate::route::fetch::{RelayDecision, RelayedAnswer};
+use crate::wire::Api;
 use crate::wire::endpoints::Naming;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::RequestStart;
-use crate::wire::{Api, reassignments};
 
 impl ServedConnection<'_> {
     /// Relays a Fetch that may be a member's, unless records are withheld from it.
@@ -27,14 +27,6 @@ impl ServedConnection<'_> {
         self.in_sasl = false;
         if gathered.start.api_key == Api::Produce.key() {
             return self.take_produce(gathered).await;
-        }
-        if gathered.start.api_key == reassignments::KEY {
-            if let Some(frame) = router.reassigned(conn, &gathered.bytes) {
-                gathered.bytes = BytesMut::from(&frame[..]);
-            }
-            let api = Api::from_key(reassignments::KEY).map_or("other", Api::name);
-            self.pass_on(&gathered.start, api, None);
-            return self.send_on(gathered.bytes).await;
         }
         match router.onward(conn, &mut gathered.bytes) {
             RelayDecision::Pass(tracked) => {
@@ -53,7 +45,7 @@ impl ServedConnection<'_> {
         Ok(())
     }
 
-    /// Relays a Produce, unless it has a nack or a dead letter.
+    /// Relays a Produce, unless it has a nack.
     async fn take_produce(&mut self, gathered: GatheredRequest) -> Result<(), CloseCause> {
         let Connection { router, .. } = self.connection;
         let GatheredRequest { start, bytes, room } = gathered;

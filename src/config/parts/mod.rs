@@ -28,7 +28,7 @@ pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
 pub use topic_rule::{DeadLetterRule, ElapsedLimit, TopicKeys};
 pub use topics::{ProduceDurability, TopicConfig, TopicsConfig};
-pub use upstream::{RetryTopics, UpstreamConfig};
+pub use upstream::UpstreamConfig;
 
 pub(super) use listen::host_port;
 

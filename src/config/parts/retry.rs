@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::backoff::ELAPSED;
 use super::{Backoff, DAY, HOUR, MIB, MS, SECOND, TIB};
 use crate::config::node::Value;
-use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
+use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size};
 use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, GIVE_UP_AFTER_MS,
@@ -64,9 +64,6 @@ pub struct DeadLetters {
     /// Age at which a dead letter is deleted; `None`: never.
     #[serde(serialize_with = "ser_limit")]
     pub retention: Option<Duration>,
-    /// Template of the upstream topic that dead letters are forwarded to; `None`: they stay here.
-    #[serde(serialize_with = "topic_or_off")]
-    pub upstream_topic: Option<String>,
 }
 
 /// The treatment of a member that does not seek back to the record that its partition waits for.
@@ -160,12 +157,7 @@ impl Default for Retry {
                 rewind: Rewind::Off,
             },
             breaker: None,
-            dead_letters: DeadLetters {
-                keep: true,
-                max_bytes: None,
-                retention: None,
-                upstream_topic: None,
-            },
+            dead_letters: DeadLetters { keep: true, max_bytes: None, retention: None },
         }
     }
 }
@@ -306,20 +298,6 @@ impl Retry {
         dead.take("max_bytes", &mut ours.max_bytes, or_unlimited(size(MIB..=1024 * TIB)));
         let age = duration(HOUR..=DAY * RETENTION_DAYS_MAX);
         dead.take("retention", &mut ours.retention, or_unlimited(age));
-        dead.take("upstream_topic", &mut ours.upstream_topic, |value| match value {
-            Value::Bool(false) => Ok(None),
-            Value::Text(word) if word == "off" => Ok(None),
-            other => text(other).map(Some).map_err(|says| format!("{says}, or off")),
-        });
-        let dropped = ours.upstream_topic.is_some() && !ours.keep;
-        if dropped {
-            let key = if dead.has("upstream_topic") { "upstream_topic" } else { "keep" };
-            dead.problem(
-                key,
-                "with keep: false exhausted records are dropped, and none reaches \
-                 upstream_topic; leave keep at true: they go from here once the cluster has them",
-            );
-        }
         dead.finish();
     }
 }
@@ -364,11 +342,6 @@ fn percent(value: &Value) -> Result<u32, String> {
     percent
         .filter(|percent| (1..=100).contains(percent))
         .ok_or_else(|| "expected a part of 1 from 0.01 to 1, such as 0.5".to_owned())
-}
-
-#[expect(clippy::ref_option, reason = "the shape serde asks for")]
-fn topic_or_off<S: serde::Serializer>(topic: &Option<String>, s: S) -> Result<S::Ok, S::Error> {
-    s.serialize_str(topic.as_deref().unwrap_or("off"))
 }
 
 /// Reads RocketMQ's text form, or a list of delays.

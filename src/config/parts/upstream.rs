@@ -6,19 +6,8 @@ use serde::Serialize;
 
 use super::{HostPort, MS, SECOND, UpstreamSasl, UpstreamTls};
 use crate::config::node::Value;
-use crate::config::section::{Section, choice, duration};
+use crate::config::section::{Section, duration};
 use crate::config::units::ser_duration;
-
-/// The cluster that has the retry topics of groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RetryTopics {
-    /// The sidecar: each member reads a private partition, which the cluster does not know.
-    #[default]
-    Sidecar,
-    /// The cluster behind: any member reads them, wherever it is connected.
-    Cluster,
-}
 
 /// The Kafka cluster behind the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +17,6 @@ pub struct UpstreamConfig {
     /// Time for opening a connection to a broker.
     #[serde(serialize_with = "ser_duration")]
     pub connect_timeout: Duration,
-    pub retry_topics: RetryTopics,
     /// The TLS of connections to brokers; `None`: plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<UpstreamTls>,
@@ -40,8 +28,7 @@ pub struct UpstreamConfig {
 impl Default for UpstreamConfig {
     fn default() -> Self {
         let connect_timeout = Duration::from_secs(10);
-        let retry_topics = RetryTopics::default();
-        Self { bootstrap: Vec::new(), connect_timeout, retry_topics, tls: None, sasl: None }
+        Self { bootstrap: Vec::new(), connect_timeout, tls: None, sasl: None }
     }
 }
 
@@ -57,8 +44,6 @@ impl UpstreamConfig {
             s.problem("bootstrap", "is missing; name one broker or more, such as kafka-1:9092");
         }
         s.take("connect_timeout", &mut upstream.connect_timeout, duration(MS * 10..=SECOND * 300));
-        let places = [("sidecar", RetryTopics::Sidecar), ("cluster", RetryTopics::Cluster)];
-        s.take("retry_topics", &mut upstream.retry_topics, choice(&places));
         upstream.tls = UpstreamTls::read(&mut s);
         upstream.sasl = UpstreamSasl::read(&mut s);
         if upstream.sends_secret_in_the_clear() {

@@ -3,7 +3,6 @@
 
 mod acknowledge;
 mod delete_letters;
-mod discard;
 mod end_topic;
 mod export;
 mod group_commits;

@@ -1,8 +1,8 @@
 //! Forwarding of dead letters to the upstream cluster, with a journalled cursor per topic.
 //!
 //! A dead letter is durable here before it is forwarded. Letters at or after the cursor are not in
-//! the cluster and are never discarded. Letters before it are in the cluster, except refused ones,
-//! which are recorded by offset.
+//! the cluster. Letters before it are in the cluster, except refused ones, which are recorded by
+//! offset.
 
 use std::collections::BTreeMap;
 
@@ -42,11 +42,6 @@ impl ForwardProgress {
     /// True when no more refusals are recorded.
     pub fn is_full(&self) -> bool {
         self.refused.len() >= REFUSED_MAX
-    }
-
-    /// Offset before which the cluster has every letter.
-    pub fn taken_up_to(&self) -> i64 {
-        self.refused.keys().next().copied().unwrap_or(self.next).min(self.next)
     }
 
     fn encode(&self) -> EncodedHead {
@@ -116,11 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_dead_letter_holds_back_the_release() {
+    fn the_reason_of_a_refusal_is_bounded() {
         let mut mark = ForwardProgress { next: 10, ..ForwardProgress::default() };
-        assert_eq!(mark.taken_up_to(), 10);
         mark.refuse(4, &"x".repeat(1000));
-        assert_eq!(mark.taken_up_to(), 4);
         assert_eq!(mark.refused[&4].len(), REASON_MAX);
     }
 }

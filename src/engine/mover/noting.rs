@@ -100,8 +100,11 @@ impl Driver {
                 let of = topic.partitions.get(usize::from(lane.slot.0));
                 of.is_some_and(|of| of.is_sending && of.end <= lane.offset())
             }
-            NackTarget::Origin(_)
-            | NackTarget::Nothing
+            NackTarget::Origin(origin) => {
+                let entry = self.ledger.store().by_origin(group, origin);
+                entry.is_some_and(|id| topic.sent.contains(&id))
+            }
+            NackTarget::Nothing
             | NackTarget::Unreadable
             | NackTarget::NoDelivery
             | NackTarget::OtherGroup => false,

@@ -128,7 +128,7 @@ impl Metrics {
         self.set(&names::READY, &[], if ready { 1.0 } else { 0.0 });
     }
 
-    /// Whether a part of the service is impaired (`disk_full`, `name_conflict`, `read_only` …).
+    /// Whether a part of the service is impaired (`disk_full`, `upstream_lost`, `read_only` …).
     pub fn set_degraded(&self, reason: &'static str, degraded: bool) {
         self.set(&names::DEGRADED, &[reason], if degraded { 1.0 } else { 0.0 });
     }

@@ -30,8 +30,7 @@ const MARKER_REFUSAL_REASONS: [&str; 2] = ["no_lane", "denied"];
 /// Words of `server::forwarding`; those of Kafka's errors come with the first such error.
 const FORWARD_ERRORS: [&str; 4] = ["Refused", "Connection", "TooSlow", "Credentials"];
 /// Words of `Metrics::set_degraded`.
-const DEGRADED_REASONS: [&str; 5] =
-    ["disk_full", "upstream_lost", "name_conflict", "node_id_clash", "dead_letters_waiting"];
+const DEGRADED_REASONS: [&str; 3] = ["disk_full", "upstream_lost", "dead_letters_waiting"];
 /// Words of `Metrics::transaction_ended`.
 const TRANSACTION_OUTCOMES: [&str; 3] = ["committed", "aborted", "timed_out"];
 /// Words of `engine::delayed`.

@@ -57,8 +57,6 @@ pub struct Conn {
     fetch_session: Mutex<Option<FetchSession>>,
     /// Whether the client has closed the connection.
     gone: AtomicBool,
-    /// Whether the client has requested a topic of this sidecar.
-    requests_ours: AtomicBool,
 }
 
 impl Conn {
@@ -89,7 +87,6 @@ impl Conn {
             fetch_owner: Arc::default(),
             fetch_session: Mutex::default(),
             gone: AtomicBool::new(false),
-            requests_ours: AtomicBool::new(false),
         }
     }
 
@@ -122,15 +119,6 @@ impl Conn {
             (true, false) => "SSL",
             (true, true) => "SASL_SSL",
         }
-    }
-
-    /// Records a request for a topic of this sidecar; whether it is the first on this connection.
-    pub(super) fn request_ours(&self) -> bool {
-        !self.requests_ours() && !self.requests_ours.swap(true, Ordering::Relaxed)
-    }
-
-    pub(super) fn requests_ours(&self) -> bool {
-        self.requests_ours.load(Ordering::Relaxed)
     }
 
     /// The brokers' ports of the listener.

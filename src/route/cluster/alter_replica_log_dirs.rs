@@ -44,7 +44,7 @@ fn moved(
         Some(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             topic.partition(index).is_some()
         }
-        Some(TopicKind::Retry(_) | TopicKind::DeadLetters(None)) | None => false,
+        Some(TopicKind::DeadLetters(None)) | None => false,
     };
     // The directory comes first, as in Kafka's replica manager.
     if !is_ours {

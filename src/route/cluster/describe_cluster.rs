@@ -1,4 +1,4 @@
-//! `DescribeCluster` 0–2: this node, or the cluster's brokers and this node.
+//! `DescribeCluster` 0–2: this node, or the cluster's brokers.
 
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeClusterResponse};
@@ -6,7 +6,6 @@ use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeCluster
 use crate::route::Router;
 use crate::route::clients::broker_addresses::{self, RealBroker};
 use crate::route::clients::conn::Conn;
-use crate::route::clients::node_listing::ListingReason;
 use crate::route::convert::text;
 use crate::route::security::authorized_operations::{self, OF_CLUSTER};
 use crate::upstream::{Link, UpstreamError};
@@ -39,7 +38,7 @@ fn node(router: &Router, conn: &Conn) -> DescribeClusterBroker {
     node
 }
 
-/// In front of a cluster: its brokers, and this node for a client that was shown a topic of ours.
+/// In front of a cluster: its brokers at their ports here.
 pub(in crate::route) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -59,9 +58,6 @@ pub(in crate::route) async fn relayed(
             (broker.host, broker.port) = (text(&host), port);
             response.brokers.push(broker);
         }
-    }
-    if router.lists_node(conn, ListingReason::TopicShown) {
-        response.brokers.push(node(router, conn));
     }
     Ok(response)
 }

@@ -54,7 +54,7 @@ fn topic(router: &Router, name: &TopicName, asked: Option<&[i32]>) -> Option<Des
     let found = match router.place(name)? {
         TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic)) => topic,
         // Retry entries live in the ledger and have no log of their own.
-        TopicKind::Retry(_) | TopicKind::DeadLetters(None) => return None,
+        TopicKind::DeadLetters(None) => return None,
     };
     let mut described = DescribeLogDirsTopic::default();
     described.name = wire_topic(name);

@@ -1,6 +1,6 @@
 //! `AlterConfigs` 0–2, the API before KIP-339: it sets the named settings and resets all others.
 
-use kafka_protocol::messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use kafka_protocol::messages::alter_configs_request::AlterableConfig;
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
@@ -8,9 +8,6 @@ use crate::route::Router;
 use crate::route::configs::topic_settings::{
     AlterError, AlterTarget, SettingsUpdate, named_once, without_value,
 };
-use crate::route::split_by_owner::ask_cluster;
-use crate::upstream::{Link, UpstreamError};
-use crate::wire::RequestHead;
 
 pub(in crate::route) async fn answer(
     router: &Router,
@@ -29,22 +26,6 @@ pub(in crate::route) async fn answer(
         result
     });
     AlterConfigsResponse::default().with_responses(told.collect())
-}
-
-/// In front of a cluster, the cluster alters its own settings; ours and this node's are refused.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    link: &mut Link,
-    head: &RequestHead,
-    request: AlterConfigsRequest,
-) -> Result<AlterConfigsResponse, UpstreamError> {
-    let is_ours = |asked: &AlterConfigsResource| {
-        router.has_settings_of(asked.resource_type, &asked.resource_name)
-    };
-    let parted = ask_cluster(link, head, request, |r| &mut r.resources, is_ours);
-    let (mine, mut response) = parted.await?;
-    response.responses.extend(answer(router, mine).await.responses);
-    Ok(response)
 }
 
 fn wanted(configs: &[AlterableConfig]) -> Result<SettingsUpdate, AlterError> {

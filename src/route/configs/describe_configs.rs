@@ -13,12 +13,10 @@ use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text};
-use crate::route::split_by_owner::ask_cluster;
 use crate::route::topics::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::once;
-use crate::upstream::{Link, UpstreamError};
-use crate::wire::{RequestHead, ResponseError};
+use crate::wire::ResponseError;
 
 /// `ConfigResource.Type` of topics and brokers.
 pub(super) const TOPIC: i8 = 2;
@@ -94,33 +92,6 @@ pub(in crate::route) fn answer(
     });
     response.results = resources.map(|asked| describe((router, conn), asked, more)).collect();
     response
-}
-
-/// In front of a cluster, the cluster describes its topics and brokers; ours and this node are
-/// described here.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    conn: &Conn,
-    link: &mut Link,
-    head: &RequestHead,
-    request: DescribeConfigsRequest,
-) -> Result<DescribeConfigsResponse, UpstreamError> {
-    let is_ours = |asked: &DescribeConfigsResource| {
-        router.has_settings_of(asked.resource_type, &asked.resource_name)
-    };
-    let parted = ask_cluster(link, head, request, |r| &mut r.resources, is_ours);
-    let (mine, mut response) = parted.await?;
-    router.ask_bounds(link, head, subscribed(router, &mine)).await?;
-    response.results.extend(answer(router, conn, mine).results);
-    Ok(response)
-}
-
-/// The topics to which the groups of these retry and dead-letter topics subscribe.
-fn subscribed(router: &Router, request: &DescribeConfigsRequest) -> Vec<TopicName> {
-    let topics = request.resources.iter().filter(|of| of.resource_type == TOPIC);
-    let topics = topics.map(|of| TopicName::new(&of.resource_name));
-    let groups = topics.filter_map(|topic| router.names.group_of(&topic));
-    groups.flat_map(|group| router.subscribed(&group)).collect()
 }
 
 /// The optional parts of the answer that the request includes.
@@ -230,16 +201,14 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, DescribeE
         Some(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             (topic.settings.clone(), topic.overrides.clone())
         }
-        Some(TopicKind::Retry(_) | TopicKind::DeadLetters(None)) => (kept(), Vec::new()),
+        Some(TopicKind::DeadLetters(None)) => (kept(), Vec::new()),
     };
     let others = overrides.iter().filter_map(|(name, value)| {
         let (name, value) = (idle(name)?, value.clone());
         Some(Setting { name, value, source: SOURCE_TOPIC, default: None, kind: TYPE_STRING })
     });
     let settings = match router.names.group_of(name) {
-        Some(group) => {
-            TopicSettings { max_message_bytes: router.group_bytes_max(&group), ..settings }
-        }
+        Some(_) => TopicSettings { max_message_bytes: router.letter_bytes_max(), ..settings },
         None => settings,
     };
     Ok(settings

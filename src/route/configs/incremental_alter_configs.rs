@@ -1,8 +1,6 @@
 //! `IncrementalAlterConfigs` 0–1 (KIP-339): changes single settings of topics.
 
-use kafka_protocol::messages::incremental_alter_configs_request::{
-    AlterConfigsResource, AlterableConfig,
-};
+use kafka_protocol::messages::incremental_alter_configs_request::AlterableConfig;
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
@@ -11,9 +9,6 @@ use crate::route::Router;
 use crate::route::configs::topic_settings::{
     AlterError, AlterTarget, SettingsUpdate, invalid, named_once, without_value,
 };
-use crate::route::split_by_owner::ask_cluster;
-use crate::upstream::{Link, UpstreamError};
-use crate::wire::RequestHead;
 
 /// Values of `AlterConfigOp.OpType`.
 const SET: i8 = 0;
@@ -38,22 +33,6 @@ pub(in crate::route) async fn answer(
         result
     });
     IncrementalAlterConfigsResponse::default().with_responses(told.collect())
-}
-
-/// In front of a cluster, the cluster alters its own settings; ours and this node's are refused.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    link: &mut Link,
-    head: &RequestHead,
-    request: IncrementalAlterConfigsRequest,
-) -> Result<IncrementalAlterConfigsResponse, UpstreamError> {
-    let is_ours = |asked: &AlterConfigsResource| {
-        router.has_settings_of(asked.resource_type, &asked.resource_name)
-    };
-    let parted = ask_cluster(link, head, request, |r| &mut r.resources, is_ours);
-    let (mine, mut response) = parted.await?;
-    response.responses.extend(answer(router, mine).await.responses);
-    Ok(response)
 }
 
 fn wanted(configs: &[AlterableConfig]) -> Result<SettingsUpdate, AlterError> {

@@ -11,7 +11,7 @@ use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use tokio::time::timeout;
 
 use crate::engine::RECORD_BYTES_MAX;
-use crate::model::{GroupId, TopicName};
+use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::configs::describe_configs::TOPIC;
 use crate::route::convert::text;
@@ -64,39 +64,26 @@ impl Router {
 
     /// Whether the cluster has to be asked for the bound of the topic.
     pub(in crate::route) fn is_bound_unknown(&self, topic: &TopicName) -> bool {
-        self.is_of_cluster(topic) && self.bounds.known(topic, self.clock.now().mono).is_none()
+        self.upstream.is_some() && self.bounds.known(topic, self.clock.now().mono).is_none()
     }
 
-    /// The batch size that retry and dead-letter topics of the group are sure to accept, for
-    /// DescribeConfigs.
-    pub(in crate::route) fn group_bytes_max(&self, group: &GroupId) -> usize {
-        let local = self.with_headers(self.local_bytes_max());
-        if self.upstream.is_none() {
-            return local;
-        }
-        let topics = self.subscribed(group);
-        let bytes = topics.iter().map(|topic| self.topic_bytes_max(topic));
-        bytes.max().map_or_else(|| self.ceiling(), |bytes| bytes.max(local))
+    /// The batch size that dead-letter topics accept.
+    pub(in crate::route) fn letter_bytes_max(&self) -> usize {
+        self.with_headers(self.local_bytes_max())
     }
 
     /// The largest batch of nacks for records of that topic.
     fn topic_bytes_max(&self, topic: &TopicName) -> usize {
-        if self.is_of_cluster(topic) {
+        if self.upstream.is_some() {
             let told = self.bounds.known(topic, self.clock.now().mono).flatten();
             return told.map_or_else(|| self.ceiling(), |bytes| self.with_headers(bytes));
         }
         match self.place(topic) {
-            Some(TopicKind::Local(_)) if self.group_served_here(topic).is_some() => {
-                self.with_headers(self.local_bytes_max())
+            Some(TopicKind::Local(of)) if self.retry_group(topic).is_none() => {
+                self.with_headers(of.settings.max_message_bytes)
             }
-            Some(TopicKind::Local(topic)) => self.with_headers(topic.settings.max_message_bytes),
             // A retry keeps the size of its record, which its own topic accepted.
-            Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) if self.upstream.is_some() => {
-                self.ceiling()
-            }
-            Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) => {
-                self.with_headers(self.local_bytes_max())
-            }
+            Some(TopicKind::Local(_) | TopicKind::DeadLetters(_)) => self.letter_bytes_max(),
             None => 0,
         }
     }

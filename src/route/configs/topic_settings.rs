@@ -132,15 +132,6 @@ impl Router {
             _ => Err(invalid("only settings of topics can be changed here".to_owned())),
         }
     }
-
-    /// In front of a cluster: whether this node has the settings of the resource.
-    pub(super) fn has_settings_of(&self, kind: i8, name: &str) -> bool {
-        match kind {
-            TOPIC => self.is_own(&TopicName::new(name)),
-            BROKER => name == self.config.node_id.to_string(),
-            _ => false,
-        }
-    }
 }
 
 fn refusal(error: &BrokerError) -> AlterError {

@@ -172,7 +172,7 @@ impl Router {
     pub(in crate::route) fn subscriptions(&self, group: &GroupId) -> Vec<Vec<TopicName>> {
         if self.upstream.is_some() {
             let seen = self.members.seen(group, self.clock.now().mono).into_iter();
-            return seen.filter_map(|seen| seen.topics).collect();
+            return seen.filter(|seen| !seen.is_silent).filter_map(|seen| seen.topics).collect();
         }
         let wanted = self.broker.groups.wanted(group).into_iter();
         wanted.map(|(_, wanted)| topics_of(wanted)).collect()
@@ -202,7 +202,7 @@ impl Router {
         let subscribes = |known: &Vec<TopicName>| known.contains(&retry);
         !in_place
             && candidate.topics.as_ref().is_some_and(subscribes)
-            && self.has_lane(&candidate.group)
+            && self.has_retry_topic(&candidate.group)
     }
 }
 

@@ -8,7 +8,6 @@ mod attribution;
 mod fetch_owner;
 mod observed;
 mod partition_order;
-mod retry_fetches;
 mod settle_plans;
 mod settle_tasks;
 
@@ -111,13 +110,6 @@ impl Router {
     pub fn stalled(&self, group: &GroupId) -> u64 {
         let of = self.detectors.find(group);
         of.map_or(0, |of| of.lock().detector.stalled(self.clock.now()))
-    }
-
-    /// Whether the deliveries of a group's retry topic change with time: its breaker is open, or a
-    /// retry is delivered alone.
-    pub(in crate::route) fn looks_again(&self, group: &GroupId) -> bool {
-        let looks = |detector: &Detector| detector.is_held() || detector.has_aparts();
-        self.detectors.find(group).is_some_and(|of| looks(&of.lock().detector))
     }
 
     /// Records that these records leave for the member.

@@ -209,7 +209,7 @@ impl Router {
         let offsets = offsets.into_iter();
         let offsets =
             offsets.map(|(topic, partition, offset)| (TopicPartition { topic, partition }, offset));
-        let is_ours = |partition: &TopicPartition| self.is_unwatched(&partition.topic);
+        let is_ours = |partition: &TopicPartition| self.names.is_dead_letters(&partition.topic);
         offsets.filter(move |(partition, offset)| *offset >= 0 && !is_ours(partition))
     }
 }

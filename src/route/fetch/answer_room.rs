@@ -1,5 +1,5 @@
-//! Memory of one Fetch answer: its share of the budget. A batch or retries beyond it wait for their
-//! turn before they are read.
+//! Memory of one Fetch answer: its share of the budget. A batch beyond it waits for its turn before
+//! it is read.
 
 use std::time::Duration;
 
@@ -10,8 +10,6 @@ pub(super) struct AnswerRoom<'a> {
     budget: &'a Budget,
     /// Bytes of records that need no turn.
     share: usize,
-    /// Bytes of retries that need no turn.
-    retries_left: usize,
     /// Longest wait for a turn; zero after a wait in vain.
     patience: Duration,
     /// Bytes and memory of the batch that is being read.
@@ -22,7 +20,7 @@ pub(super) struct AnswerRoom<'a> {
 
 impl<'a> AnswerRoom<'a> {
     pub(super) fn new(budget: &'a Budget, share: usize, patience: Duration) -> Self {
-        Self { budget, share, retries_left: share, patience, batch: None, held: Vec::new() }
+        Self { budget, share, patience, batch: None, held: Vec::new() }
     }
 
     /// Largest batch that may be read now.
@@ -39,18 +37,6 @@ impl<'a> AnswerRoom<'a> {
     /// The batch goes into the answer.
     pub(super) fn keep_batch(&mut self) {
         self.held.extend(self.batch.take().map(|(_, admission)| admission));
-    }
-
-    /// Waits for the memory of retries. False: there is none in time.
-    pub(super) async fn admit_retries(&mut self, bytes: usize) -> bool {
-        if let Some(left) = self.retries_left.checked_sub(bytes) {
-            self.retries_left = left;
-            return true;
-        }
-        let admission = self.admit(bytes).await;
-        let is_admitted = admission.is_some();
-        self.held.extend(admission);
-        is_admitted
     }
 
     /// An answer that holds memory never waits for more: two of them could wait for each other.
@@ -90,13 +76,11 @@ mod tests {
         assert_eq!(room.batch_bytes(), MIB);
         assert_eq!(room.admit_batch(2 * MIB).now_or_never(), Some(true));
         assert_eq!(room.admit_batch(3 * MIB).now_or_never(), Some(false), "without a wait");
-        assert!(room.admit_retries(MIB).await, "the share");
-        assert_eq!(room.admit_retries(3 * MIB).now_or_never(), Some(false));
         let mut other = AnswerRoom::new(&budget, MIB, PATIENCE);
         assert_eq!(other.admit_batch(3 * MIB).now_or_never(), None, "it waits");
         assert!(!other.admit_batch(3 * MIB).await);
         assert_eq!(other.admit_batch(3 * MIB).now_or_never(), Some(false), "no second wait");
         drop(room.into_held());
-        assert!(other.admit_retries(40 * MIB).await, "all there is");
+        assert!(other.admit_batch(40 * MIB).await, "all there is");
     }
 }

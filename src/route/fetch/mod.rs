@@ -1,5 +1,4 @@
-//! `Fetch` 4–18: from local partitions, dead letters and the member's retry partition, with a long
-//! poll.
+//! `Fetch` 4–18: from partitions of this node, with a long poll.
 //!
 //! The answer has exactly the requested partitions. The session id is always 0, so clients send
 //! whole requests (KIP-227). At least one whole batch comes first, even above the byte limits. When
@@ -12,7 +11,6 @@ mod named_fetch;
 mod narrow;
 mod partition_data;
 mod plan;
-mod retry_fetch;
 mod tracked;
 
 use std::sync::Arc;
@@ -38,22 +36,18 @@ pub use tracked::{RelayDecision, RelayedAnswer};
 
 /// Bound of a long poll, whatever `max_wait_ms` says.
 const WAIT_MS_MAX: u64 = 60_000;
-/// In front of a cluster this node leads only retry and dead-letter topics, mostly without records.
-/// `KafkaJS` fetches from each broker separately, and waits for every Fetch before it stops or
-/// continues after a failed handler. The bound is Java's default `fetch.max.wait.ms`.
-const WAIT_MS_MAX_IN_FRONT: u64 = 500;
-/// Poll interval of Fetches without a wake-up: for a dead-letter topic that does not exist yet, and
-/// for retries that the breaker or isolation withholds. Also the shortest wait for memory.
+/// Poll interval of Fetches for a dead-letter topic that does not exist yet, and the shortest wait
+/// for memory.
 const LOOK_AGAIN_MS: u64 = 500;
 
 /// The result of one round over all partitions.
 struct FetchRound {
     topics: Vec<FetchableTopicResponse>,
-    /// Bytes of all records except retries.
+    /// Bytes of all records.
     bytes: usize,
     /// Bytes of all records that count for `min_bytes`; empty batches up to the end do not.
     news: usize,
-    /// Errors, retries and records delivered alone are answered without waiting.
+    /// Errors and records delivered alone are answered without waiting.
     at_once: bool,
     /// Deliveries to members that the detector tracks.
     handed: Vec<DeliveredRange>,
@@ -71,11 +65,10 @@ pub(super) async fn answer(
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         return (response, Vec::new());
     }
-    let mut planned = plan::plan(router, conn, &request);
+    let mut planned = plan::plan(router, &request);
     let wanted =
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
-    let wait_ms_max = if router.upstream.is_some() { WAIT_MS_MAX_IN_FRONT } else { WAIT_MS_MAX };
-    let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(wait_ms_max);
+    let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
     let deadline = router.clock.now().mono.plus(wait_ms);
     let member = FetchMember::of(router, conn, &planned, wait_ms);
     loop {
@@ -102,27 +95,16 @@ pub(super) async fn answer(
         // The next round reads again, so nothing is held until then.
         drop((gathered, room));
         let waits_for_topic = planned.iter().any(PlannedTopic::waits_for_topic);
-        let looks_again = waits_for_topic || looks_again(router, &planned);
-        let pause_ms = if looks_again { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
+        let pause_ms = if waits_for_topic { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
         let pause = Duration::from_millis(pause_ms);
-        // The engine wakes a group at its due times.
         tokio::select! {
             () = waker.notified() => {}
             () = member.wait(pause, plan.until) => {}
         }
         if waits_for_topic {
-            planned = plan::plan(router, conn, &request);
+            planned = plan::plan(router, &request);
         }
     }
-}
-
-/// Whether the Fetch is for retries whose delivery may change without a wake-up.
-fn looks_again(router: &Router, planned: &[PlannedTopic]) -> bool {
-    let mut sources = planned.iter().flat_map(|topic| &topic.partitions);
-    sources.any(|asked| match &asked.source {
-        ReadSource::Lane { group, .. } => router.looks_again(group),
-        _ => false,
-    })
 }
 
 fn watch(router: &Router, planned: &[PlannedTopic], waker: &Arc<Notify>) {
@@ -132,9 +114,6 @@ fn watch(router: &Router, planned: &[PlannedTopic], waker: &Arc<Notify>) {
                 if let Some(partition) = log.topic.partition(log.index) {
                     router.broker.watch(partition, waker);
                 }
-            }
-            ReadSource::Lane { group, .. } | ReadSource::Snapshot { group, .. } => {
-                router.engine.watch(group, waker);
             }
             ReadSource::Nothing | ReadSource::Refused(_) => {}
         }
@@ -186,23 +165,14 @@ async fn gather(
                     gathered.handed.extend(given.handed);
                     given.data
                 }
-                ReadSource::Lane { group, from } => {
-                    retry_fetch::take(router, (group, *from), room).await
-                }
-                ReadSource::Snapshot { group, from } => {
-                    retry_fetch::snapshot(router, (group, *from), bytes_max, room).await
-                }
                 ReadSource::Nothing => empty(0, 0),
                 ReadSource::Refused(error) => refused(*error),
             };
             data.partition_index = asked.index;
             let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
             gathered.news += if local_records::only_skips(&data) { 0 } else { bytes };
-            let of_lane =
-                matches!(asked.source, ReadSource::Lane { .. } | ReadSource::Snapshot { .. });
-            // Retries are few and use up none of the bytes for other records.
-            gathered.bytes += if of_lane { 0 } else { bytes };
-            gathered.at_once |= data.error_code != 0 || (of_lane && bytes > 0);
+            gathered.bytes += bytes;
+            gathered.at_once |= data.error_code != 0;
             answer.partitions.push(data);
         }
         gathered.topics.push(answer);

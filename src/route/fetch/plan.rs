@@ -7,8 +7,7 @@ use kafka_protocol::messages::{FetchRequest, TopicName as WireTopic};
 use uuid::Uuid;
 
 use crate::broker::topic::Topic;
-use crate::model::{GroupId, LaneOffset, TopicPartition};
-use crate::route::clients::conn::Conn;
+use crate::model::TopicPartition;
 use crate::route::convert::topic_of;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::UniqueNames;
@@ -41,10 +40,6 @@ pub(super) struct PlannedPartition {
 pub(super) enum ReadSource {
     /// A partition of this node.
     Log(PartitionRead),
-    /// A member's private partition of its retry topic.
-    Lane { group: GroupId, from: LaneOffset },
-    /// The retry entries of a group, for a client without a retry partition.
-    Snapshot { group: GroupId, from: i64 },
     /// A dead-letter topic without dead letters, which does not exist yet.
     Nothing,
     /// An error; nothing is read.
@@ -68,22 +63,21 @@ impl PartitionRead {
     }
 }
 
-pub(super) fn plan(router: &Router, conn: &Conn, request: &FetchRequest) -> Vec<PlannedTopic> {
+pub(super) fn plan(router: &Router, request: &FetchRequest) -> Vec<PlannedTopic> {
     let committed = request.isolation_level == READ_COMMITTED;
     let mut named = UniqueNames::default();
-    let of = |topic| plan_topic(router, conn, topic, committed, &mut named);
+    let of = |topic| plan_topic(router, topic, committed, &mut named);
     request.topics.iter().map(of).collect()
 }
 
 fn plan_topic<'a>(
     router: &Router,
-    conn: &Conn,
     asked: &'a FetchTopic,
     committed: bool,
     named: &mut UniqueNames<(&'a str, Uuid, i32)>,
 ) -> PlannedTopic {
     let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
-        Ok(name) => router.place_for(conn, &name).map_err(|error| match error {
+        Ok(name) => router.known(&name).map_err(|error| match error {
             ResponseError::UnknownTopicOrPartition if !asked.topic_id.is_nil() => {
                 ResponseError::UnknownTopicId
             }
@@ -131,9 +125,5 @@ fn source(place: &TopicKind, asked: &FetchPartition, committed: bool) -> ReadSou
         }
         TopicKind::DeadLetters(None) if offset == 0 => ReadSource::Nothing,
         TopicKind::DeadLetters(None) => ReadSource::Refused(ResponseError::OffsetOutOfRange),
-        TopicKind::Retry(group) => match LaneOffset::from_kafka(offset) {
-            Some(from) => ReadSource::Lane { group: group.clone(), from },
-            None => ReadSource::Snapshot { group: group.clone(), from: offset },
-        },
     }
 }

@@ -1,24 +1,20 @@
-//! `JoinGroup` 0–9: the coordinator's answer. Our private partitions never reach the group's
-//! leader.
+//! `JoinGroup` 0–9: membership of classic groups.
 
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use uuid::Uuid;
 
-use crate::group::{GroupError, JoinRefusal, JoinRequest, JoinResult, Protocol, member_key};
-use crate::model::{ClientId, GroupId, MemberId, TopicName};
+use crate::group::{JoinRefusal, JoinRequest, JoinResult, Protocol, member_key};
+use crate::model::{ClientId, MemberId, TopicName};
 use crate::retry::detector::AssignmentStep;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, text};
 use crate::route::groups::consumer_group_heartbeat::image;
-use crate::route::groups::retry_members::STREAMS;
-use crate::route::groups::{membership_cache, retry_members};
+use crate::route::groups::membership_cache::MemberJoin;
 use crate::route::topics::topic_ids::AT_JOIN_MS;
-use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
-use crate::wire::assignment::Subscription;
 
 /// KIP-394: a new dynamic member first receives its member id.
 const KNOWN_MEMBER_SINCE: i16 = 4;
@@ -34,9 +30,6 @@ pub(in crate::route) async fn answer(
     request: JoinGroupRequest,
 ) -> JoinGroupResponse {
     let group = group_of(&request.group_id);
-    if is_streams(router, &request) {
-        return streams_refused(head.version, &group);
-    }
     let client_id = head.client_id.clone().unwrap_or_else(|| ClientId::new(""));
     let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
     let stem = instance_id.as_deref().unwrap_or(client_id.as_str());
@@ -54,10 +47,7 @@ pub(in crate::route) async fn answer(
         protocols: request
             .protocols
             .into_iter()
-            .map(|protocol| Protocol {
-                name: protocol.name.to_string(),
-                metadata: retry_members::without_ours(router, &protocol.name, &protocol.metadata),
-            })
+            .map(|of| Protocol { name: of.name.to_string(), metadata: of.metadata })
             .collect(),
         require_known_member_id: head.version >= KNOWN_MEMBER_SINCE,
         can_skip_assignment: head.version >= SKIP_ASSIGNMENT_SINCE,
@@ -84,22 +74,15 @@ pub(in crate::route) async fn answer(
     }
 }
 
-/// In front of a cluster, its coordinator answers; the sidecar removes our partitions from the
-/// request.
+/// In front of a cluster, its coordinator answers, and the sidecar learns the members.
 pub(in crate::route) async fn relayed(
     router: &Router,
     conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
-    mut request: JoinGroupRequest,
+    request: JoinGroupRequest,
 ) -> Result<JoinGroupResponse, UpstreamError> {
     let group = group_of(&request.group_id);
-    if is_streams(router, &request) {
-        return Ok(streams_refused(head.version, &group));
-    }
-    for protocol in &mut request.protocols {
-        protocol.metadata = retry_members::without_ours(router, &protocol.name, &protocol.metadata);
-    }
     let response = link.call(head, &request).await?;
     if response.error_code != 0 {
         return Ok(response);
@@ -109,9 +92,8 @@ pub(in crate::route) async fn relayed(
     let chosen = response.protocol_name.as_deref().unwrap_or_default();
     let own = request.protocols.iter().find(|protocol| protocol.name.as_str() == chosen);
     let led = response.members.iter();
-    let joined = membership_cache::MemberJoin {
+    let joined = MemberJoin {
         key: key.clone(),
-        protocol: chosen.to_owned(),
         metadata: own.map(|protocol| protocol.metadata.clone()).unwrap_or_default(),
         session_ms: u64::try_from(request.session_timeout_ms).unwrap_or(0),
         led: led.map(|m| (MemberId::new(&m.member_id), m.metadata.clone())).collect(),
@@ -133,32 +115,9 @@ pub(in crate::route) async fn relayed(
     );
     router.note_alive(conn, &group, (&key, &member_id));
     router.compare_readers(&group, &key);
-    router.look_for_conflicts_of(link, head, &group).await?;
     let topics = router.members.wants(&group, &key).unwrap_or_default();
-    router.list_node_to_subscriber(conn, topics.iter());
     router.look_at_ids(conn, link, head, topics, AT_JOIN_MS).await?;
     Ok(response)
-}
-
-/// Whether Kafka Streams subscribes to a retry topic: its assignment format allows no partition to
-/// be removed or added.
-fn is_streams(router: &Router, request: &JoinGroupRequest) -> bool {
-    let is_retry = |topic: &TopicName| matches!(router.place(topic), Some(TopicKind::Retry(_)));
-    let mut streams = request.protocols.iter().filter(|p| p.name.as_str() == STREAMS);
-    streams.any(|protocol| {
-        let subscription = Subscription::parse(&protocol.metadata);
-        subscription.is_ok_and(|subscription| subscription.topics.iter().any(is_retry))
-    })
-}
-
-fn streams_refused(version: i16, group: &GroupId) -> JoinGroupResponse {
-    tracing::warn!(
-        %group,
-        "R0601 a Kafka Streams application subscribes to a retry topic and is refused: consume the \
-         topic with a plain consumer"
-    );
-    let (error, member_id) = (GroupError::InconsistentGroupProtocol, MemberId::new(""));
-    refused(version, &JoinRefusal { error, member_id })
 }
 
 fn accepted(version: i16, joined: JoinResult) -> JoinGroupResponse {

@@ -2,14 +2,12 @@
 //!
 //! The embedded coordinator knows its members. Of the cluster's groups the sidecar knows only the
 //! relayed requests: subscriptions and signs of life. A member without a sign of life for its
-//! session timeout is *silent*: it stays in the cache, but does not count as a member, and receives
-//! no retries.
+//! session timeout is *silent*: it stays in the cache, but does not count as a member.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use kafka_protocol::messages::consumer_group_heartbeat_response::TopicPartitions;
 
 use crate::group::member_key;
 use crate::model::{ClientId, GroupId, MemberId, MonoMs, TopicName};
@@ -28,27 +26,12 @@ struct CachedMember {
     metadata: Option<Bytes>,
     session_ms: u64,
     heard: MonoMs,
-    /// The coordinator's last assignment (KIP-848).
-    held: Option<Vec<TopicPartitions>>,
-    /// Our topics in the last assignment that the member received.
-    ours: Vec<TopicName>,
     /// The member uses the consumer protocol (KIP-848): it has an epoch, not a generation.
     has_epoch: bool,
-    /// The member joined here by KIP-848, or was told to rejoin.
-    has_joined: bool,
     /// Client id, and host as Kafka writes it.
     client: (ClientId, String),
-    presence: Presence,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
-    /// A sign of life was seen since the start.
-    Heard,
-    /// The member held a retry partition before the restart, without a sign of life since.
-    Remembered,
-    /// No sign of life for the session timeout, which the engine was told.
-    Silent,
+    /// No sign of life for the session timeout, which was reported.
+    is_silent: bool,
 }
 
 /// The absence of a member's signs of life.
@@ -81,14 +64,10 @@ pub struct MemberSeen {
 struct GroupMembers {
     /// By `group::member_key`, which is stable for static members.
     members: BTreeMap<MemberId, CachedMember>,
-    /// The protocol of the last join that was seen.
-    protocol: String,
     /// All subscriptions of the group by member id, as a leader connected here received them.
     led: BTreeMap<MemberId, Bytes>,
     /// Keys of static members by member id: not every request repeats the instance id.
     keys: BTreeMap<MemberId, MemberId>,
-    /// The member that holds each of our topics that only one member may have.
-    claims: BTreeMap<TopicName, MemberId>,
 }
 
 /// All groups with members connected here.
@@ -109,18 +88,15 @@ impl CachedMember {
             metadata,
             session_ms,
             heard: now,
-            held: None,
-            ours: Vec::new(),
             has_epoch: false,
-            has_joined: false,
             client: (ClientId::new(""), String::new()),
-            presence: Presence::Heard,
+            is_silent: false,
         }
     }
 
     /// Whether the coordinator still has the member, as far as its heartbeats show.
     fn is_live(&self, now: MonoMs) -> bool {
-        self.presence == Presence::Heard && now.since(self.heard) <= self.session_ms
+        !self.is_silent && now.since(self.heard) <= self.session_ms
     }
 
     fn seen(&self, key: &MemberId, now: MonoMs) -> MemberSeen {
@@ -152,14 +128,12 @@ impl GroupMembers {
     fn remove(&mut self, key: &MemberId) {
         self.members.remove(key);
         self.keys.retain(|_, known| known != key);
-        self.claims.retain(|_, holder| holder != key);
     }
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::route) struct MemberJoin {
     pub(in crate::route) key: MemberId,
-    pub(in crate::route) protocol: String,
     pub(in crate::route) metadata: Bytes,
     pub(super) session_ms: u64,
     /// All subscriptions of the group, if this member is the leader.
@@ -188,36 +162,9 @@ impl MembershipCache {
         known.unwrap_or(member).clone()
     }
 
-    /// Whether this member is the one that holds a topic of ours. It becomes the holder if the
-    /// current one is not alive.
-    pub(super) fn claim(
-        &self,
-        group: &GroupId,
-        key: &MemberId,
-        topic: &TopicName,
-        now: MonoMs,
-    ) -> bool {
-        let mut groups = self.lock();
-        let group = groups.entry(group.clone()).or_default();
-        let holder = group.claims.get(topic).and_then(|holder| group.members.get(holder));
-        // Half a session: the coordinator removes a member before it reassigns, and heartbeats come
-        // far more often.
-        let is_alive = holder.is_some_and(|known| now.since(known.heard) < known.session_ms / 2);
-        if !is_alive {
-            group.claims.insert(topic.clone(), key.clone());
-        }
-        group.claims.get(topic) == Some(key)
-    }
-
-    /// Records our topics in the assignment of a KIP-848 member; whether they changed.
-    pub(super) fn holds_ours(&self, group: &GroupId, key: &MemberId, ours: &[TopicName]) -> bool {
-        let is_news = self.with(group, key, |known| {
-            known.has_epoch = true;
-            let is_news = known.ours != ours;
-            known.ours = ours.to_vec();
-            is_news
-        });
-        is_news == Some(true)
+    /// Records that a member uses the consumer protocol (KIP-848).
+    pub(super) fn has_epochs(&self, group: &GroupId, key: &MemberId) {
+        self.with(group, key, |known| known.has_epoch = true);
     }
 
     /// Records a successful join.
@@ -227,29 +174,16 @@ impl MembershipCache {
             return;
         }
         let group = groups.entry(group.clone()).or_default();
-        let MemberJoin { key, protocol, metadata, session_ms, led } = joined;
-        let wanted = topics_of(&metadata);
-        group.claims.retain(|topic, holder| *holder != key || wanted.contains(topic));
+        let MemberJoin { key, metadata, session_ms, led } = joined;
         group.members.insert(key, CachedMember::new(Some(metadata), session_ms, now));
-        group.protocol = protocol;
         if !led.is_empty() {
             group.led = led;
         }
     }
 
-    /// The protocol that the group chose at the last join through here.
-    pub(in crate::route) fn protocol(&self, group: &GroupId) -> String {
-        self.lock().get(group).map(|group| group.protocol.clone()).unwrap_or_default()
-    }
-
     /// The subscription metadata of a member connected here.
     pub(super) fn subscription(&self, group: &GroupId, key: &MemberId) -> Option<Bytes> {
         self.lock().get(group)?.members.get(key)?.metadata.clone()
-    }
-
-    /// The subscription metadata of any member, as a leader connected here received it.
-    pub(super) fn led(&self, group: &GroupId, member: &MemberId) -> Option<Bytes> {
-        self.lock().get(group)?.led.get(member).cloned()
     }
 
     /// Records a sign of life of the member under that member id; adds the member if it is unknown.
@@ -273,28 +207,8 @@ impl MembershipCache {
         group.knows_by(member_id, key);
         let Some(known) = group.members.get_mut(key) else { return false };
         let was_live = known.is_live(now) && !is_new;
-        (known.heard, known.presence) = (now, Presence::Heard);
+        (known.heard, known.is_silent) = (now, false);
         !was_live
-    }
-
-    /// Adds a member that held a retry partition before the restart. It is silent until its first
-    /// sign of life.
-    pub(in crate::route) fn remember(&self, group: &GroupId, key: &MemberId, now: MonoMs) {
-        let mut groups = self.lock();
-        if is_full(&groups) {
-            return;
-        }
-        let known = CachedMember {
-            presence: Presence::Remembered,
-            ..CachedMember::new(None, self.session_ms, now)
-        };
-        groups.entry(group.clone()).or_default().members.entry(key.clone()).or_insert(known);
-    }
-
-    /// Marks a KIP-848 member as joined, or as told to rejoin; whether that is the first time.
-    pub(super) fn joins(&self, group: &GroupId, key: &MemberId) -> bool {
-        let joined = |known: &mut CachedMember| std::mem::replace(&mut known.has_joined, true);
-        self.with(group, key, joined) == Some(false)
     }
 
     /// Records the subscription of a KIP-848 member; true: it changed.
@@ -309,16 +223,6 @@ impl MembershipCache {
     /// The topics a member subscribes to; `None`: no subscription was seen here.
     pub(super) fn wants(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicName>> {
         self.subscription(group, key).map(|metadata| topics_of(&metadata))
-    }
-
-    /// Records the coordinator's assignment of a KIP-848 member.
-    pub(super) fn holds(&self, group: &GroupId, key: &MemberId, topics: Vec<TopicPartitions>) {
-        self.with(group, key, |known| known.held = Some(topics));
-    }
-
-    /// The coordinator's last assignment; `None`: none since the restart.
-    pub(super) fn held(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicPartitions>> {
-        self.lock().get(group)?.members.get(key)?.held.clone()
     }
 
     /// Records the client id and host of a member; true: they changed.
@@ -376,11 +280,6 @@ impl MembershipCache {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| group.members.values());
         members.filter(|known| known.is_live(now)).count()
-    }
-
-    /// Whether a member is connected here and not silent.
-    pub(super) fn is_live(&self, group: &GroupId, key: &MemberId, now: MonoMs) -> bool {
-        self.with(group, key, |known| known.is_live(now)) == Some(true)
     }
 
     /// Members of a group that are connected elsewhere, from the last list that a leader here
@@ -446,8 +345,8 @@ impl MembershipCache {
                 let word = if quiet_ms > known.session_ms.max(GONE_MS) {
                     gone.push(key.clone());
                     MemberSilence::Gone
-                } else if quiet_ms > known.session_ms && known.presence != Presence::Silent {
-                    known.presence = Presence::Silent;
+                } else if quiet_ms > known.session_ms && !known.is_silent {
+                    known.is_silent = true;
                     MemberSilence::Silent
                 } else {
                     continue;
@@ -470,10 +369,8 @@ impl MembershipCache {
         let members = groups.get_mut(group).into_iter().flat_map(|group| &mut group.members);
         let missed = members.filter_map(|(key, known)| {
             let is_out = now.since(known.heard) >= known.session_ms / 10 * 9;
-            let is_news = is_out && known.presence != Presence::Silent;
-            if is_out {
-                known.presence = Presence::Silent;
-            }
+            let is_news = is_out && !known.is_silent;
+            known.is_silent |= is_out;
             is_news.then(|| key.clone())
         });
         missed.collect()

@@ -1,6 +1,6 @@
 //! APIs of consumer groups, and the members of each group.
 
-mod balance;
+mod connected_members;
 pub(super) mod consumer_group_describe;
 pub(super) mod consumer_group_heartbeat;
 pub(super) mod delete_groups;
@@ -12,6 +12,5 @@ pub(super) mod leave_group;
 pub(super) mod list_groups;
 pub mod lost_members;
 pub mod membership_cache;
-mod retry_members;
 pub(super) mod sync_group;
 pub mod unlike_readers;

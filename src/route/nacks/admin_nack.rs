@@ -105,7 +105,7 @@ impl Router {
     /// record.
     pub async fn post(&self, posted: AdminNack) -> Result<Option<NackOutcome>, PostRefusal> {
         let AdminNack { group, record, want, reason } = posted;
-        self.may_come_back(&group, want).await?;
+        self.may_come_back(&group, want)?;
         let named = name(self, &group, record.clone());
         let record = match &named {
             NackTarget::Origin(origin) => origin.clone(),
@@ -169,11 +169,7 @@ impl Router {
     }
 
     /// Refuses a retry that no member would receive; dead letters are always possible.
-    async fn may_come_back(
-        &self,
-        group: &GroupId,
-        want: RequestedDelay,
-    ) -> Result<(), PostRefusal> {
+    fn may_come_back(&self, group: &GroupId, want: RequestedDelay) -> Result<(), PostRefusal> {
         let (lane, watched, in_order, most) = {
             let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
             let policy = policies.of(group);
@@ -190,8 +186,7 @@ impl Router {
         if !watched || level < 0 || in_order {
             return Ok(());
         }
-        let known = self.engine.group(group).await.map_err(PostRefusal::Engine)?;
-        let Some(why) = self.no_taker(group, known.as_ref()) else { return Ok(()) };
+        let Some(why) = self.no_taker(group) else { return Ok(()) };
         let topic = self.names.retry_topic(group);
         Err(PostRefusal::NoWayBack { group: group.to_string(), topic, why })
     }
@@ -203,7 +198,7 @@ impl Router {
         group: &GroupId,
         origin: &Origin,
     ) -> Result<Result<Option<RawRecord>, String>, PostRefusal> {
-        if let Some(upstream) = self.upstream.as_ref().filter(|_| !self.is_own(&origin.topic)) {
+        if let Some(upstream) = &self.upstream {
             let read = self.read_for(upstream, group, origin);
             return match timeout(PATIENCE, read).await {
                 Ok(read) => read,

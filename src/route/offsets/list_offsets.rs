@@ -1,8 +1,5 @@
 //! `ListOffsets` 1–10: the offset for a time or for a special timestamp. Special timestamps: −1
 //! latest, −2 earliest, −3 of the greatest time, −4 earliest local, −5 latest tiered (always none).
-//!
-//! For a retry topic, −2 is the position of the member's retry partition and −1 its next offset. A
-//! client without a retry partition sees the snapshot, from 0.
 
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
@@ -12,8 +9,6 @@ use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Partition;
-use crate::model::GroupId;
-use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::UniqueNames;
@@ -33,9 +28,8 @@ const LEADER_EPOCH_SINCE: i16 = 4;
 /// No offset and no time.
 const NONE: (i64, i64) = (-1, -1);
 
-pub(in crate::route) async fn answer(
+pub(in crate::route) fn answer(
     router: &Router,
-    conn: &Conn,
     head: &RequestHead,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
@@ -44,7 +38,7 @@ pub(in crate::route) async fn answer(
     for mut asked in request.topics {
         asked.partitions.retain(|of| named.first((asked.name.clone(), of.partition_index)));
         let name = topic_of(&asked.name);
-        let place = router.place_for(conn, &name);
+        let place = router.known(&name);
         let mut topic = ListOffsetsTopicResponse::default();
         topic.name = asked.name;
         for partition in &asked.partitions {
@@ -54,7 +48,7 @@ pub(in crate::route) async fn answer(
             } else {
                 &Err(ResponseError::UnsupportedVersion)
             };
-            let mut answer = one(router, conn, place, partition, committed).await;
+            let mut answer = one(router, place, partition, committed);
             if head.version < LEADER_EPOCH_SINCE {
                 answer.leader_epoch = -1;
             }
@@ -77,9 +71,8 @@ fn is_known(timestamp: i64, version: i16) -> bool {
     since <= version
 }
 
-async fn one(
+fn one(
     router: &Router,
-    conn: &Conn,
     place: &Result<TopicKind, ResponseError>,
     asked: &ListOffsetsPartition,
     committed: bool,
@@ -93,9 +86,6 @@ async fn one(
             }
         }
         Ok(TopicKind::DeadLetters(None)) if asked.partition_index == 0 => Ok((0, -1)),
-        Ok(TopicKind::Retry(group)) if asked.partition_index == 0 => {
-            of_lane(router, conn, group, asked.timestamp).await
-        }
         Ok(_) => Err(ResponseError::UnknownTopicOrPartition),
         Err(error) => Err(*error),
     };
@@ -133,25 +123,4 @@ fn of_log(
     };
     // `read_committed` clients do not see records behind the last stable offset.
     Ok(found.filter(|(offset, _)| !committed || *offset < end).unwrap_or(NONE))
-}
-
-/// Offset and time in the member's retry partition, or in the snapshot.
-async fn of_lane(
-    router: &Router,
-    conn: &Conn,
-    group: &GroupId,
-    timestamp: i64,
-) -> Result<(i64, i64), ResponseError> {
-    let slot = router.slot_of(conn, group).await.map_err(|error| code::of_engine(&error))?;
-    let offset = match (slot, timestamp) {
-        (Some(slot), LATEST) => slot.next.to_kafka(),
-        (Some(slot), _) => slot.position.to_kafka(),
-        (None, EARLIEST | EARLIEST_LOCAL) => 0,
-        (None, _) => {
-            let waiting = router.engine.snapshot(group, 0, (0, 0), async |_| true).await;
-            let (total, _) = waiting.map_err(|error| code::of_engine(&error))?;
-            i64::try_from(total).unwrap_or(i64::MAX)
-        }
-    };
-    Ok((offset, -1))
 }

@@ -80,8 +80,6 @@ fn refused(
         Some(place) if !(0..place.partitions()).contains(&partition) => {
             return Some(ResponseError::UnknownTopicOrPartition);
         }
-        // The offsets of a retry topic are the acknowledged positions of its retry partitions.
-        Some(TopicKind::Retry(_)) => return Some(ResponseError::PolicyViolation),
         Some(TopicKind::Local(_) | TopicKind::DeadLetters(_)) => {}
     }
     let is_subscribed = match subscribed {

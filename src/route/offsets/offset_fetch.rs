@@ -1,10 +1,9 @@
 //! `OffsetFetch` 1–9: one group, or several since v8; member id and epoch since v9.
 //!
 //! A retry topic always has an offset, never −1. At −1 the client would apply `auto.offset.reset`,
-//! and `latest` skips the retries. A client without a retry partition gets offset 0 of the
-//! snapshot.
+//! and `latest` skips the retries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kafka_protocol::messages::offset_fetch_response::{
@@ -15,7 +14,6 @@ use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse};
 
 use crate::broker::offsets::CommittedOffset;
 use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
-use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::{UniqueNames, once};
@@ -43,7 +41,6 @@ type TopicOffsets = Vec<(TopicName, Vec<FoundOffset>)>;
 
 pub(in crate::route) async fn answer(
     router: &Router,
-    conn: &Conn,
     head: &RequestHead,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
@@ -54,7 +51,7 @@ pub(in crate::route) async fn answer(
             topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
         });
         let stable = request.require_stable;
-        let found = found(router, conn, (&group, None), stable, asked).await;
+        let found = found(router, &group, stable, asked).await;
         response.topics = found.into_iter().map(single).collect();
         return response;
     }
@@ -72,7 +69,7 @@ pub(in crate::route) async fn answer(
             topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
         });
         let stable = request.require_stable;
-        let found = found(router, conn, (&group, member), stable, topics).await;
+        let found = found(router, &group, stable, topics).await;
         let mut answer = OffsetFetchResponseGroup::default();
         answer.group_id = asked.group_id;
         answer.topics = found.into_iter().map(batched).collect();
@@ -86,8 +83,7 @@ pub(in crate::route) async fn answer(
 /// offset as stable.
 async fn found(
     router: &Router,
-    conn: &Conn,
-    (group, member): (&GroupId, Option<MemberId>),
+    group: &GroupId,
     require_stable: bool,
     mut asked: Option<Vec<(TopicName, Vec<i32>)>>,
 ) -> TopicOffsets {
@@ -97,7 +93,7 @@ async fn found(
     }
     let unstable =
         if require_stable { unstable(router, group, asked.as_deref()) } else { BTreeSet::new() };
-    let mut topics = find(router, conn, group, member, asked).await;
+    let mut topics = find(router, group, asked).await;
     for (topic, found) in &mut topics {
         for found in found {
             if unstable.contains(&(topic.clone(), found.partition)) {
@@ -123,9 +119,7 @@ fn unstable(
 
 async fn find(
     router: &Router,
-    conn: &Conn,
     group: &GroupId,
-    member: Option<MemberId>,
     asked: Option<Vec<(TopicName, Vec<i32>)>>,
 ) -> TopicOffsets {
     let Some(asked) = asked else {
@@ -141,26 +135,15 @@ async fn find(
     };
     let mut topics = Vec::with_capacity(asked.len());
     for (topic, partitions) in asked {
-        let retry_owner = router.names.group_of_retry(&topic);
-        let of_lane = retry_owner.as_ref().filter(|_| router.upstream.is_some());
-        let is_own_retry = retry_owner.as_ref() == Some(group);
+        let is_own_retry = router.retry_group(&topic).as_ref() == Some(group);
         let mut found = Vec::with_capacity(partitions.len());
         for partition in partitions {
-            found.push(match of_lane {
-                Some(owner) if owner == group => {
-                    lane_position(router, conn, group, member.as_ref(), partition).await
-                }
-                // Another group's retry topic is read as a snapshot, from its start.
-                Some(_) => at(partition, 0),
-                None => {
-                    let known = router.broker.offsets.committed(group, &topic, partition);
-                    let mut found = committed(partition, known);
-                    if is_own_retry {
-                        first_unread(router, &topic, &mut found);
-                    }
-                    found
-                }
-            });
+            let known = router.broker.offsets.committed(group, &topic, partition);
+            let mut one = committed(partition, known);
+            if is_own_retry {
+                first_unread(router, &topic, &mut one);
+            }
+            found.push(one);
         }
         topics.push((topic, found));
     }
@@ -206,94 +189,77 @@ fn is_refused(version: i16, response: &OffsetFetchResponse) -> bool {
     response.error_code != 0 || is_in_parts && partitions.all(|one| one.error_code != 0)
 }
 
-/// In front of a cluster: its offsets come from the cluster, and ours are added to the answer.
+/// In front of a cluster: its answer, with the offsets from which retries and records that are not
+/// settled are read again.
 pub(in crate::route) async fn relayed(
     router: &Router,
-    conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
-    mut request: OffsetFetchRequest,
+    request: OffsetFetchRequest,
 ) -> Result<OffsetFetchResponse, UpstreamError> {
-    if head.version < BATCHED_SINCE {
-        let group = group_of(&request.group_id);
-        let mut ours = Vec::new();
-        if let Some(topics) = &mut request.topics {
-            topics.retain(|t| !keep(router, &mut ours, &topic_of(&t.name), &t.partition_indexes));
-        }
-        let as_of = router.positions.as_of();
-        let mut response = link.call(head, &request).await?;
-        if is_refused(head.version, &response) {
-            return Ok(response);
-        }
-        let told = response.topics.iter().flat_map(|topic| {
-            let known = topic.partitions.iter().filter(|p| p.error_code == 0);
-            known.map(|p| {
-                let metadata = p.metadata.as_deref().unwrap_or_default().to_owned();
-                (topic_of(&topic.name), p.partition_index, p.committed_offset, metadata)
-            })
-        });
-        seen(router, &group, as_of, told.collect()).await;
-        for topic in &mut response.topics {
-            let name = topic_of(&topic.name);
-            for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
-                let of = (&name, told.partition_index);
-                let offset = router.goes_on(&group, of, told.committed_offset);
-                told.committed_offset = router.first_retry(&group, &name, offset);
-            }
-        }
-        let found = find(router, conn, &group, None, Some(ours)).await;
-        response.topics.extend(found.into_iter().map(single));
-        return Ok(response);
-    }
-    let mut ours_of = BTreeMap::new();
-    for asked in &mut request.groups {
-        let mut ours = Vec::new();
-        if let Some(topics) = &mut asked.topics {
-            topics.retain(|t| !keep(router, &mut ours, &topic_of(&t.name), &t.partition_indexes));
-        }
-        let member = asked.member_id.as_deref().map(MemberId::new);
-        let of = ours_of.entry(group_of(&asked.group_id)).or_insert((member, Vec::new()));
-        of.1.extend(ours);
-    }
     let as_of = router.positions.as_of();
     let mut response = link.call(head, &request).await?;
-    for answer in response.groups.iter_mut().filter(|answer| answer.error_code == 0) {
-        let group = group_of(&answer.group_id);
-        let told = answer.topics.iter().flat_map(|topic| {
-            let known = topic.partitions.iter().filter(|p| p.error_code == 0);
-            known.map(|p| {
-                let metadata = p.metadata.as_deref().unwrap_or_default().to_owned();
-                (topic_of(&topic.name), p.partition_index, p.committed_offset, metadata)
-            })
-        });
-        seen(router, &group, as_of, told.collect()).await;
-        for topic in &mut answer.topics {
-            let name = topic_of(&topic.name);
-            for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
-                let of = (&name, told.partition_index);
-                let offset = router.goes_on(&group, of, told.committed_offset);
-                told.committed_offset = router.first_retry(&group, &name, offset);
-            }
+    if head.version < BATCHED_SINCE {
+        if !is_refused(head.version, &response) {
+            let topics = response.topics.iter_mut().map(|topic| {
+                let told = topic.partitions.iter_mut().filter(|told| told.error_code == 0);
+                let told = told.map(|told| ToldOffset {
+                    partition: told.partition_index,
+                    offset: &mut told.committed_offset,
+                    metadata: told.metadata.as_deref(),
+                });
+                (topic_of(&topic.name), told.collect())
+            });
+            told(router, &group_of(&request.group_id), as_of, topics.collect()).await;
         }
-        let Some((member, ours)) = ours_of.remove(&group) else { continue };
-        let found = find(router, conn, &group, member, Some(ours)).await;
-        answer.topics.extend(found.into_iter().map(batched));
+        return Ok(response);
+    }
+    for answer in response.groups.iter_mut().filter(|answer| answer.error_code == 0) {
+        let topics = answer.topics.iter_mut().map(|topic| {
+            let told = topic.partitions.iter_mut().filter(|told| told.error_code == 0);
+            let told = told.map(|told| ToldOffset {
+                partition: told.partition_index,
+                offset: &mut told.committed_offset,
+                metadata: told.metadata.as_deref(),
+            });
+            (topic_of(&topic.name), told.collect())
+        });
+        told(router, &group_of(&answer.group_id), as_of, topics.collect()).await;
     }
     Ok(response)
 }
 
-/// Moves a topic of ours to `ours`; whether it was one.
-fn keep(
+/// A committed offset in an answer of the cluster.
+struct ToldOffset<'a> {
+    partition: i32,
+    offset: &'a mut i64,
+    metadata: Option<&'a str>,
+}
+
+/// Notes the offsets that the cluster tells, and then sets those that the client goes on from.
+async fn told(
     router: &Router,
-    ours: &mut Vec<(TopicName, Vec<i32>)>,
-    topic: &TopicName,
-    partitions: &[i32],
-) -> bool {
-    let is_ours = router.is_own(topic);
-    if is_ours {
-        ours.push((topic.clone(), partitions.to_vec()));
+    group: &GroupId,
+    as_of: u64,
+    mut topics: Vec<(TopicName, Vec<ToldOffset<'_>>)>,
+) {
+    for (topic, told) in &mut topics {
+        for told in told {
+            *told.offset = router.first_retry(group, topic, *told.offset);
+        }
     }
-    is_ours
+    let offsets = topics.iter().flat_map(|(topic, told)| {
+        told.iter().map(|told| {
+            let metadata = told.metadata.unwrap_or_default().to_owned();
+            (topic.clone(), told.partition, *told.offset, metadata)
+        })
+    });
+    seen(router, group, as_of, offsets.collect()).await;
+    for (topic, told) in &mut topics {
+        for told in told {
+            *told.offset = router.goes_on(group, (topic, told.partition), *told.offset);
+        }
+    }
 }
 
 /// Reports new offsets from the cluster to the engine. An offset of −1 counts as 0: the offsets
@@ -326,36 +292,6 @@ async fn seen(
         %group, %error,
         "R0421 committed offsets of the cluster could not be journalled; check the disk"
     );
-}
-
-/// The offset at which the client continues in its retry partition.
-async fn lane_position(
-    router: &Router,
-    conn: &Conn,
-    group: &GroupId,
-    member: Option<&MemberId>,
-    partition: i32,
-) -> FoundOffset {
-    let slot = match member {
-        Some(member) => {
-            let key = router.broker.groups.key_of(group, member);
-            let key = key.unwrap_or_else(|| router.members.key_of(group, member, None));
-            router.engine.resume(group, key).await.ok().flatten()
-        }
-        None => None,
-    };
-    let slot = match slot {
-        Some(slot) => Ok(Some(slot)),
-        None => match router.member_of(conn, group) {
-            Some(member) => router.engine.resume(group, member).await,
-            None => Ok(None),
-        },
-    };
-    let (offset, error) = match slot {
-        Ok(slot) => (slot.map_or(0, |slot| slot.position.to_kafka()), 0),
-        Err(_) => (-1, ResponseError::CoordinatorNotAvailable.code()),
-    };
-    FoundOffset { partition, offset, leader_epoch: -1, metadata: String::new(), error }
 }
 
 /// A retry topic without a committed offset begins at its start: `auto.offset.reset=latest` would

@@ -7,7 +7,6 @@ use kafka_protocol::messages::offset_for_leader_epoch_response::{
 use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 
 use crate::route::Router;
-use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::wire::ResponseError;
@@ -15,12 +14,11 @@ use crate::wire::batch::LEADER_EPOCH;
 
 pub(in crate::route) fn answer(
     router: &Router,
-    conn: &Conn,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
     let mut response = OffsetForLeaderEpochResponse::default();
     for asked in request.topics {
-        let place = router.place_for(conn, &topic_of(&asked.topic));
+        let place = router.known(&topic_of(&asked.topic));
         let mut topic = OffsetForLeaderTopicResult::default();
         topic.topic = asked.topic;
         topic.partitions =
@@ -42,8 +40,6 @@ fn end_of(
             topic.partition(asked.partition).map(|p| router.broker.bounds(p).visible_end)
         }
         Ok(TopicKind::DeadLetters(None)) => (asked.partition == 0).then_some(0),
-        // Offsets of a retry topic are never truncated, so the end offset is the maximum.
-        Ok(TopicKind::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
         Err(error) => {
             answer.error_code = error.code();
             return answer;

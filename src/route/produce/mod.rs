@@ -30,7 +30,7 @@ use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::nacks::origin_records::ReadBack;
 use crate::route::reply::{AnswerError, Reply};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_kind::{ProduceTarget, TopicKind};
 use crate::route::{Router, code};
 use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
@@ -138,7 +138,7 @@ async fn unqueued(topics: PendingTopics<'_>) -> Option<String> {
 /// The refusal of the whole request, if any.
 fn refusal(router: &Router, request: &ProduceRequest) -> Option<(ResponseError, &'static str)> {
     match request.transactional_id {
-        // Upstream transactions do not include our topics.
+        // The cluster's transactions include no nacks.
         Some(_) if router.upstream.is_some() => {
             return Some((ResponseError::InvalidTxnState, NOT_TRANSACTIONAL));
         }
@@ -175,10 +175,12 @@ fn append<'a>(
         topic.name = asked.name.clone();
         topic.topic_id = asked.topic_id;
         let place = find(router, from.conn, &asked);
-        let is_queued = place.as_ref().is_ok_and(|(_, place)| match place {
-            TopicKind::Retry(_) => true,
-            TopicKind::Local(topic) => router.config.produce_delay.is_for(&topic.name),
-            TopicKind::DeadLetters(_) => false,
+        let is_queued = place.as_ref().is_ok_and(|(_, target)| match target {
+            ProduceTarget::Nacks(_) => true,
+            ProduceTarget::Topic(TopicKind::Local(topic)) => {
+                router.config.produce_delay.is_for(&topic.name)
+            }
+            ProduceTarget::Topic(TopicKind::DeadLetters(_)) => false,
         });
         let mut partitions = Vec::with_capacity(asked.partition_data.len());
         for data in asked.partition_data {
@@ -199,7 +201,7 @@ fn find(
     router: &Router,
     conn: &Conn,
     asked: &TopicProduceData,
-) -> Result<(TopicName, TopicKind), (ResponseError, String)> {
+) -> Result<(TopicName, ProduceTarget), (ResponseError, String)> {
     let of_broker = |error: BrokerError| (code::of_broker(&error), error.to_string());
     let name = router.named(&topic_of(&asked.name), asked.topic_id).map_err(of_broker)?;
     let place = router.target_for(conn, &name).map_err(|error| match error {
@@ -214,7 +216,7 @@ fn find(
 fn one<'a>(
     router: &'a Router,
     from: ProduceSender<'_>,
-    (name, place): (&TopicName, &TopicKind),
+    (name, target): (&TopicName, &ProduceTarget),
     data: PartitionProduceData,
     within: Option<ProduceTransaction<'_>>,
 ) -> PendingOutcome<'a> {
@@ -224,37 +226,37 @@ fn one<'a>(
             "there is no record batch",
         ));
     };
-    match place {
-        TopicKind::Retry(_) | TopicKind::DeadLetters(_) if within.is_some() => {
-            done(ProduceOutcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL))
+    let topic = match target {
+        ProduceTarget::Topic(TopicKind::Local(topic)) => {
+            return local::begin(router, topic, data.index, records, (from.version, within));
         }
-        TopicKind::Retry(group) if (0..router.retry_partitions(group)).contains(&data.index) => {
-            nack::begin(router, from, (group, data.index), records)
+        ProduceTarget::Nacks(_) | ProduceTarget::Topic(_) if within.is_some() => {
+            return done(ProduceOutcome::refused(
+                ResponseError::InvalidTxnState,
+                NOT_TRANSACTIONAL,
+            ));
         }
-        TopicKind::Local(topic) => {
-            local::begin(router, topic, data.index, records, (from.version, within))
+        ProduceTarget::Nacks(group) => {
+            if (0..router.retry_partitions(group)).contains(&data.index) {
+                return nack::begin(router, from, (group, data.index), records);
+            }
+            return done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition));
         }
-        TopicKind::DeadLetters(_) => {
-            let id = router.names.topic_id(name);
-            let bytes_max = router.names.group_of(name).map(|group| router.group_bytes_max(&group));
-            if let Some(max) = bytes_max.filter(|max| *max < records.len()) {
-                let bytes = records.len();
+        ProduceTarget::Topic(TopicKind::DeadLetters(_)) => {
+            let (bytes, max) = (records.len(), router.letter_bytes_max());
+            if bytes > max {
                 return done(ProduceOutcome::of_broker(&BrokerError::MessageTooLarge {
                     bytes,
                     max,
                 }));
             }
-            match router.broker.topics.dead_letters(name, id, true) {
-                Ok(Some(topic)) => {
-                    local::begin(router, &topic, data.index, records, (from.version, None))
-                }
-                Ok(None) => done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
-                Err(error) => done(ProduceOutcome::of_broker(&error)),
-            }
+            router.broker.topics.dead_letters(name, router.names.topic_id(name), true)
         }
-        TopicKind::Retry(_) => {
-            done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition))
-        }
+    };
+    match topic {
+        Ok(Some(topic)) => local::begin(router, &topic, data.index, records, (from.version, None)),
+        Ok(None) => done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
+        Err(error) => done(ProduceOutcome::of_broker(&error)),
     }
 }
 

@@ -151,7 +151,7 @@ fn nack(
     record: RecordView,
 ) -> Result<NackRequest, InvalidNack> {
     let (asked, headers) = read_nack(&record.headers)?;
-    let mut first = asked.first.filter(|_| !router.has_private_lanes() && !asked.by_reference);
+    let mut first = asked.first.filter(|_| !asked.by_reference);
     let (named, place) = match asked.named {
         mark::NackedRecord::Origin(origin) => (name(router, group, origin.clone()), Some(origin)),
         mark::NackedRecord::None => (NackTarget::Nothing, None),
@@ -160,7 +160,7 @@ fn nack(
     raw.headers = headers;
     let (bytes, stored) = match &named {
         NackTarget::Origin(origin) if asked.by_reference => {
-            let found = if router.is_of_cluster(&origin.topic) {
+            let found = if router.upstream.is_some() {
                 back.get(group, origin).map_err(InvalidNack::Unread)?
             } else {
                 origin_record(router, origin)
@@ -168,7 +168,7 @@ fn nack(
             by_reference(&named, found)
         }
         NackTarget::Lane(_) if asked.by_reference => {
-            let place = place.filter(|_| router.config.retries_behind);
+            let place = place.filter(|_| router.upstream.is_some());
             let found = place.map(|place| back.get(group, &place)).transpose();
             match found.map_err(InvalidNack::Unread)?.flatten() {
                 Some(mut found) => {
@@ -191,7 +191,7 @@ fn nack(
             copied: first.map(|(first, failures)| CopiedDelivery {
                 first,
                 // By itself the ledger knows each delivery, and a replay begins anew.
-                failures: failures.filter(|_| router.config.retries_behind),
+                failures: failures.filter(|_| router.upstream.is_some()),
             }),
             want: RequestedDelay { level: asked.level, delay_ms: asked.delay_ms },
             max_reconsume_times: asked.max_reconsume_times,

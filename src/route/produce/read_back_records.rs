@@ -9,7 +9,6 @@ use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::nacks::origin_records::ReadBack;
 use crate::route::produce::nack;
-use crate::route::topics::topic_kind::TopicKind;
 use crate::wire::batch::{batches, records};
 use crate::wire::mark::{self, read_nack};
 use crate::wire::{Api, RequestHead, decode};
@@ -25,11 +24,7 @@ impl Router {
         let Ok(request) = decode::<ProduceRequest>(head) else { return back };
         for topic in &request.topic_data {
             let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
-            let group = match self.place(&name) {
-                Some(TopicKind::Retry(group)) => Some(group),
-                _ => self.group_behind(&name),
-            };
-            let Some(group) = group else { continue };
+            let Some(group) = self.retry_group(&name) else { continue };
             for bytes in topic.partition_data.iter().filter_map(|data| data.records.clone()) {
                 self.named_in(conn, &group, bytes, &mut back);
             }
@@ -47,12 +42,11 @@ impl Router {
                 if is_oversize && self.is_bound_unknown(&origin.topic) {
                     back.needs_bound(origin.topic.clone());
                 }
-                let is_read = match nack::name(self, group, origin.clone()) {
-                    NackTarget::Origin(origin) => self.is_of_cluster(&origin.topic),
-                    // The log may not have noted the delivery (`engine::mover`).
-                    NackTarget::Lane(_) => self.config.retries_behind,
-                    _ => false,
-                };
+                // The log may not have noted the delivery of a retry (`engine::mover`).
+                let is_read = matches!(
+                    nack::name(self, group, origin.clone()),
+                    NackTarget::Origin(_) | NackTarget::Lane(_)
+                );
                 if is_read && asked.by_reference {
                     self.add_named(conn, back, (group.clone(), origin));
                 }

@@ -1,4 +1,4 @@
-//! Produce at a broker's port: nacks and dead letters are taken out, and the broker gets the rest.
+//! Produce at a broker's port: nacks are taken out, and the broker gets the rest.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::wire::{RequestHead, decode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProduceOwner {
     Cluster,
-    /// All are topics of the sidecar, or the request cannot be read.
+    /// All are retry topics, or the request cannot be read.
     Sidecar,
     Both,
 }
@@ -45,7 +45,7 @@ impl Router {
     /// Asks the cluster for the topics that a Produce at a broker identifies and that no Metadata
     /// has shown here: after a restart, producers go on with the ids that they know.
     pub async fn learn_ids(&self, frame: &Bytes) -> Result<(), UpstreamError> {
-        let Some(upstream) = self.upstream.as_ref().filter(|_| self.config.retries_behind) else {
+        let Some(upstream) = self.upstream.as_ref() else {
             return Ok(());
         };
         let head = RequestHead::parse(frame).ok();
@@ -64,7 +64,7 @@ impl Router {
 
     /// Whether the id may be that of a retry topic, as far as is known here.
     pub(in crate::route) fn is_id_unknown(&self, id: Uuid) -> bool {
-        self.config.retries_behind && !id.is_nil() && self.name_of(id).is_none()
+        self.upstream.is_some() && !id.is_nil() && self.name_of(id).is_none()
     }
 
     /// Whether a Produce to this topic is answered here. `id`: nil, or that of a topic without a
@@ -75,7 +75,7 @@ impl Router {
             return false;
         }
         let name = self.named(&TopicName::new(name), id);
-        name.is_ok_and(|name| self.place(&name).is_some() || self.group_behind(&name).is_some())
+        name.is_ok_and(|name| self.retry_group(&name).is_some())
     }
 
     fn is_taken(&self, topic: &TopicProduceData) -> bool {

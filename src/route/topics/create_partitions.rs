@@ -1,5 +1,4 @@
-//! `CreatePartitions` 0–3: adds partitions to topics. Retry and dead-letter topics keep one
-//! partition.
+//! `CreatePartitions` 0–3: adds partitions to topics. Dead-letter topics keep one partition.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +7,8 @@ use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicR
 use kafka_protocol::messages::{BrokerId, CreatePartitionsRequest, CreatePartitionsResponse};
 
 use crate::broker::error::BrokerError;
-use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, topic_of, wire_topic};
-use crate::route::split_by_owner::ask_cluster;
 use crate::route::{Router, code};
-use crate::upstream::{Link, UpstreamError};
-use crate::wire::RequestHead;
 
 pub(in crate::route) async fn answer(
     router: &Router,
@@ -38,27 +33,6 @@ pub(in crate::route) async fn answer(
         response.results.push(result);
     }
     response
-}
-
-/// In front of a cluster, the cluster grows its own topics; ours do not grow.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    conn: &Conn,
-    link: &mut Link,
-    head: &RequestHead,
-    mut request: CreatePartitionsRequest,
-) -> Result<CreatePartitionsResponse, UpstreamError> {
-    let is_own = |asked: &CreatePartitionsTopic| router.is_own(&topic_of(&asked.name));
-    if let Some(rule) = router.replica_rule(conn) {
-        for topic in &mut request.topics {
-            let lists = topic.assignments.iter_mut().flatten();
-            rule.replace_node(lists.map(|of| &mut of.broker_ids));
-        }
-    }
-    let parted = ask_cluster(link, head, request, |r| &mut r.topics, is_own);
-    let (mine, mut response) = parted.await?;
-    response.results.extend(answer(router, mine).await.results);
-    Ok(response)
 }
 
 async fn grow(

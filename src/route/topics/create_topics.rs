@@ -1,5 +1,4 @@
-//! `CreateTopics` 2–7: creates topics of this node; in front of a cluster the cluster creates its
-//! own.
+//! `CreateTopics` 2–7: creates topics of this node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +12,9 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::model::TopicName;
-use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
-use crate::route::split_by_owner::ask_cluster;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};
-use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
 /// `ConfigSource` of DescribeConfigs and CreateTopics: set on the topic, or a default.
@@ -68,27 +64,6 @@ pub(in crate::route) async fn answer(
     response
 }
 
-/// In front of a cluster, the cluster creates its own topics; our names need no creation.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    conn: &Conn,
-    link: &mut Link,
-    head: &RequestHead,
-    mut request: CreateTopicsRequest,
-) -> Result<CreateTopicsResponse, UpstreamError> {
-    let is_own = |asked: &CreatableTopic| router.is_own(&topic_of(&asked.name));
-    if let Some(rule) = router.replica_rule(conn) {
-        for topic in &mut request.topics {
-            topic.replication_factor = rule.factor(topic.replication_factor);
-            rule.replace_node(topic.assignments.iter_mut().map(|of| &mut of.broker_ids));
-        }
-    }
-    let parted = ask_cluster(link, head, request, |r| &mut r.topics, is_own);
-    let (mine, mut response) = parted.await?;
-    response.topics.extend(answer(router, head, mine).await.topics);
-    Ok(response)
-}
-
 struct CreatedTopic {
     id: Uuid,
     partitions: i32,
@@ -119,13 +94,11 @@ async fn create(
 /// The error if a topic has this name already, or if the name is reserved for a retry topic.
 fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
     let group = router.names.group_of(name);
-    let served = |kind| {
-        let group = group.as_ref().map(ToString::to_string).unwrap_or_default();
-        BrokerError::Served { name: name.to_string(), kind, group }
-    };
     match router.place(name) {
-        Some(TopicKind::Retry(_)) => Some(served("retry")),
-        Some(TopicKind::DeadLetters(_)) => Some(served("dead-letter")),
+        Some(TopicKind::DeadLetters(_)) => {
+            let group = group.as_ref().map(ToString::to_string).unwrap_or_default();
+            Some(BrokerError::Served { name: name.to_string(), kind: "dead-letter", group })
+        }
         Some(TopicKind::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),
         None if router.group_served_here(name).is_some() => None,
         None => group.is_some().then(|| BrokerError::InvalidTopic {

@@ -1,8 +1,8 @@
 //! `DeleteTopics` 1–6: by name, or by id since v6. By itself a retry topic is deleted
-//! like any other, and its retries are due again. No other topic of the sidecar can be deleted.
+//! like any other, and its retries are due again. A dead-letter topic cannot be deleted.
 
 use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
-use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName as WireTopic};
+use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
@@ -51,39 +51,18 @@ pub(in crate::route) async fn answer(
     response
 }
 
-/// In front of a cluster, the cluster deletes its own topics; ours cannot be deleted.
+/// In front of a cluster, the cluster deletes its topics, and the sidecar forgets them.
 pub(in crate::route) async fn relayed(
     router: &Router,
     link: &mut Link,
     head: &RequestHead,
-    mut request: DeleteTopicsRequest,
+    request: DeleteTopicsRequest,
 ) -> Result<DeleteTopicsResponse, UpstreamError> {
-    let is_own = |name: Option<&WireTopic>, id: Uuid| {
-        let asked = name.map_or_else(|| TopicName::new(""), topic_of);
-        router.named(&asked, id).is_ok_and(|name| router.is_own(&name))
-    };
-    let mut ours = DeleteTopicsRequest::default();
-    let named = std::mem::take(&mut request.topic_names).into_iter();
-    (ours.topic_names, request.topic_names) =
-        named.partition(|name| is_own(Some(name), Uuid::nil()));
-    let asked = std::mem::take(&mut request.topics).into_iter();
-    (ours.topics, request.topics) =
-        asked.partition(|topic| is_own(topic.name.as_ref(), topic.topic_id));
-    let nothing_ours = ours.topics.is_empty() && ours.topic_names.is_empty();
-    let theirs = !request.topics.is_empty() || !request.topic_names.is_empty();
-    let mut response = if theirs || nothing_ours {
-        link.call(head, &request).await?
-    } else {
-        DeleteTopicsResponse::default()
-    };
+    let response = link.call(head, &request).await?;
     let deleted = response.responses.iter().filter(|result| result.error_code == 0);
-    let deleted: Vec<TopicName> =
-        deleted.filter_map(|result| result.name.as_ref().map(topic_of)).collect();
-    for name in deleted {
-        router.learn_conflict(&name, false);
+    for name in deleted.filter_map(|result| result.name.as_ref().map(topic_of)) {
         router.is_gone(&name).await;
     }
-    response.responses.extend(answer(router, head, ours).await.responses);
     Ok(response)
 }
 
@@ -102,14 +81,13 @@ async fn delete(
             let gone = router.is_gone(&name);
             router.retry_topic_changed(&name);
             router.broker.durable(seq).await?;
-            router.learn_conflict(&name, false);
             gone.await;
             tracing::info!(topic = %name, "topic deleted");
             Ok((name, topic.id))
         }
-        Some(TopicKind::Retry(_) | TopicKind::DeadLetters(..)) => Err(BrokerError::InvalidTopic {
+        Some(TopicKind::DeadLetters(..)) => Err(BrokerError::InvalidTopic {
             name: name.to_string(),
-            why: "retry and dead-letter topics cannot be deleted; `reprise dlq` shows what waits",
+            why: "dead-letter topics cannot be deleted; `reprise dlq` shows what waits",
         }),
     }
 }

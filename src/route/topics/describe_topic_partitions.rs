@@ -11,12 +11,10 @@ use kafka_protocol::messages::{
 
 use crate::model::TopicName;
 use crate::route::Router;
-use crate::route::clients::conn::Conn;
 use crate::route::convert::{topic_of, wire_topic};
 use crate::route::security::authorized_operations::OF_TOPIC;
-use crate::upstream::{Link, UpstreamError};
+use crate::wire::ResponseError;
 use crate::wire::batch::LEADER_EPOCH;
-use crate::wire::{RequestHead, ResponseError};
 
 /// Kafka's default of `max.request.partition.size.limit`.
 const PARTITIONS_MAX: i32 = 2000;
@@ -55,43 +53,6 @@ pub(in crate::route) fn answer(
         }
     }
     response
-}
-
-/// In front of a cluster, the cluster describes its topics; ours follow on the last page.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    conn: &Conn,
-    link: &mut Link,
-    head: &RequestHead,
-    mut request: DescribeTopicPartitionsRequest,
-) -> Result<DescribeTopicPartitionsResponse, UpstreamError> {
-    let all = request.topics.is_empty();
-    let is_own = |name: &TopicName| router.is_own(name);
-    let asked = std::mem::take(&mut request.topics).into_iter();
-    let (ours, theirs): (Vec<_>, Vec<_>) = asked.partition(|topic| is_own(&topic_of(&topic.name)));
-    request.topics = theirs;
-    if !ours.is_empty() {
-        router.list_node(conn);
-    }
-    let mut response = if all || !request.topics.is_empty() {
-        link.call(head, &request).await?
-    } else {
-        DescribeTopicPartitionsResponse::default()
-    };
-    let there = response.topics.iter().filter(|topic| topic.error_code == 0);
-    router.exist(there.filter_map(|topic| topic.name.as_ref().map(topic_of)));
-    if response.next_cursor.is_none() {
-        let names: Vec<TopicName> = if all {
-            router.names.listed()
-        } else {
-            ours.iter().map(|topic| topic_of(&topic.name)).collect()
-        };
-        if all && !names.is_empty() {
-            router.show_topics(conn);
-        }
-        response.topics.extend(names.iter().map(|name| describe(router, name, 0, 1).0));
-    }
-    Ok(response)
 }
 
 fn cursor(name: &TopicName, partition: i32) -> Cursor {

@@ -1,6 +1,7 @@
 //! `Metadata` 0–13: topics by name, by id (v10+), or all; creates missing topics if allowed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
@@ -15,7 +16,6 @@ use crate::broker::topics::legal;
 use crate::model::TopicName;
 use crate::route::clients::broker_addresses::RealBroker;
 use crate::route::clients::conn::Conn;
-use crate::route::clients::node_listing::ListingReason;
 use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::security::authorized_operations::{self, OF_CLUSTER, OF_TOPIC};
 use crate::route::topics::topic_ids::{IDS_SINCE, tells_ids};
@@ -32,6 +32,10 @@ const NONE_IS_ALL_SINCE: i16 = 1;
 const NAMELESS_SINCE: i16 = 12;
 /// First version with `LISTENER_NOT_FOUND`, for a leader without this listener.
 const DEAF_LEADERS_SINCE: i16 = 6;
+/// Time in which each broker learns of a new topic and its leaders.
+const NEWS_MS: u64 = 10_000;
+/// Pause between questions about a new topic.
+const PAUSE: Duration = Duration::from_millis(50);
 
 pub(in crate::route) async fn answer(
     router: &Router,
@@ -71,77 +75,49 @@ pub(in crate::route) async fn answer(
     response
 }
 
-/// In front of a cluster: its topics and brokers, and our topics. A client that needs this node
-/// sees it as one more broker.
+/// In front of a cluster: its topics, and its brokers at their ports here.
 pub(in crate::route) async fn relayed(
     router: &Router,
     conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
-    mut request: MetadataRequest,
+    request: MetadataRequest,
 ) -> Result<MetadataResponse, UpstreamError> {
     let all = match &request.topics {
         None => true,
         Some(asked) => asked.is_empty() && head.version < NONE_IS_ALL_SINCE,
     };
-    let mut ours = Vec::new();
-    if let Some(asked) = &mut request.topics {
-        asked.retain(|topic| match own(router, topic) {
-            Some(found) => {
-                ours.push(found);
-                false
-            }
-            None => true,
-        });
-    }
     let mut response = ask(conn, link, head, &request).await?;
-    // In version 0 an empty list asks for all topics, so a request for ours alone got all of the
-    // cluster's.
-    if !all && request.topics.as_ref().is_some_and(Vec::is_empty) {
-        response.topics.clear();
+    while response.topics.iter().any(|topic| is_news(router, topic)) {
+        tokio::time::sleep(PAUSE).await;
+        response = ask(conn, link, head, &request).await?;
     }
-    if let Some(cluster_id) = &response.cluster_id {
-        router.names.of_cluster(cluster_id);
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    for topic in response.topics.iter().filter(|topic| topic.error_code == unknown) {
+        let Some(name) = topic.name.as_ref().map(topic_of) else { continue };
+        if router.open_for(&name).is_some() {
+            router.lose_behind(&name);
+        }
     }
-    let there = response.topics.iter().filter(|topic| topic.error_code == 0);
-    router.exist(there.filter_map(|topic| topic.name.as_ref().map(topic_of)));
-    if !ours.is_empty() {
-        router.list_node(conn);
-    }
-    if all {
-        let names = router.names.listed().into_iter();
-        ours.extend(names.map(|name| (Some(name.clone()), name)));
+    for topic in response.topics.iter_mut().filter(|_| all) {
+        // Clients that subscribe by a pattern leave internal topics out.
+        let name = topic.name.as_ref().map(topic_of);
+        topic.is_internal |= name.is_some_and(|name| router.names.is_ours(&name));
     }
     readdress(router, conn, &mut response).await;
     router.told(&response).await;
-    let is_asked = request.include_topic_authorized_operations;
-    let topics: Vec<_> = ours.into_iter().filter_map(|of| beside(router, of, is_asked)).collect();
-    if all && !topics.is_empty() {
-        router.show_topics(conn);
-    }
-    let is_leader = (all && !topics.is_empty() && !router.node_clash())
-        || router.lists_node(conn, ListingReason::TopicRequested);
-    if is_leader {
-        response.brokers.push(node(router, conn));
-    }
-    response.topics.extend(topics);
     Ok(response)
 }
 
-/// A topic of ours, under the name that the client requested.
-fn beside(
-    router: &Router,
-    (requested, name): (Option<TopicName>, TopicName),
-    tells_operations: bool,
-) -> Option<MetadataResponseTopic> {
-    let mut topic = found(router, &name, &router.place(&name)?);
-    // A client that requests the RocketMQ spelling expects it in the answer.
-    topic.name = requested.as_ref().map(wire_topic).or(topic.name);
-    topic.topic_authorized_operations = authorized_operations::told(tells_operations, OF_TOPIC);
-    if router.node_clash() {
-        topic.partitions.iter_mut().for_each(leaderless);
+/// Whether this broker may not know a topic or its leaders yet: the sidecar has opened it lately.
+fn is_news(router: &Router, topic: &MetadataResponseTopic) -> bool {
+    let waits = [ResponseError::UnknownTopicOrPartition, ResponseError::LeaderNotAvailable];
+    let waits = |code: i16| waits.iter().any(|one| one.code() == code);
+    if !waits(topic.error_code) && !topic.partitions.iter().any(|of| waits(of.error_code)) {
+        return false;
     }
-    Some(topic)
+    let open_for = topic.name.as_ref().and_then(|name| router.open_for(&topic_of(name)));
+    open_for.is_some_and(|age_ms| age_ms < NEWS_MS)
 }
 
 /// The cluster's answer, with topic ids if its broker knows them, so that a recreated topic is
@@ -177,16 +153,6 @@ pub(super) fn question(names: &[TopicName]) -> MetadataRequest {
     request
 }
 
-/// A requested topic of ours: the name in the request, if any, and the name of the topic.
-fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicName>, TopicName)> {
-    let asked = topic.name.as_ref().map(topic_of);
-    let name = match &asked {
-        Some(name) if !name.as_str().is_empty() => name.clone(),
-        _ => router.names.name_of(topic.topic_id)?,
-    };
-    router.is_own(&name).then_some((asked, name))
-}
-
 /// Replaces the brokers' addresses by their ports here.
 async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse) {
     let brokers = std::mem::take(&mut response.brokers);
@@ -206,13 +172,6 @@ async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse
     if let Some(doors) = conn.doors() {
         router.keep_brokers(response.cluster_id.as_deref(), &known, doors);
     }
-}
-
-/// Marks the partition as leaderless: clients wait and ask again.
-fn leaderless(partition: &mut MetadataResponsePartition) {
-    partition.error_code = ResponseError::LeaderNotAvailable.code();
-    partition.leader_id = BrokerId(-1);
-    partition.isr_nodes.clear();
 }
 
 fn node(router: &Router, conn: &Conn) -> MetadataResponseBroker {

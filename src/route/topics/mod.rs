@@ -6,7 +6,6 @@ pub(super) mod delete_records;
 pub(super) mod delete_topics;
 pub(super) mod describe_topic_partitions;
 pub(super) mod metadata;
-mod name_conflict;
 pub mod opened_topics;
 pub mod reserved_names;
 pub mod retry_topics;

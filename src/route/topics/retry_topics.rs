@@ -12,7 +12,7 @@ use crate::broker::topic::{Partition, Topic};
 use crate::engine::RetryPartitionLog;
 use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
 use crate::route::Router;
-use crate::route::topics::topic_kind::{RETRY_PARTITIONS, TopicKind};
+use crate::route::topics::topic_kind::TopicKind;
 use crate::route::topics::topics_behind::NUMBER;
 use crate::wire::assignment::Subscription;
 
@@ -92,10 +92,7 @@ impl Router {
 
     /// The group, if the name is that of its retry topic and the topic is one of this node.
     pub(in crate::route) fn group_served_here(&self, name: &TopicName) -> Option<GroupId> {
-        if self.upstream.is_some() {
-            return None;
-        }
-        self.names.group_of_retry(name).filter(|group| self.lane_is_on(group))
+        if self.upstream.is_some() { None } else { self.retry_group(name) }
     }
 
     /// The number of partitions that a new retry topic of the group gets.
@@ -146,7 +143,7 @@ impl Router {
 
     /// Tells the engine the retry topics of the last run, and what their groups committed.
     pub fn reopen_retry_topics(&self) {
-        if self.config.retries_behind {
+        if self.upstream.is_some() {
             return;
         }
         for topic in self.broker.topics.list() {
@@ -228,11 +225,9 @@ impl Router {
 
     /// The number of partitions of a group's retry topic.
     pub(in crate::route) fn retry_partitions(&self, group: &GroupId) -> i32 {
-        if let Some(partitions) = self.topics_behind.partitions(group) {
-            return partitions;
-        }
         if self.upstream.is_some() {
-            return RETRY_PARTITIONS;
+            // A producer may know the topic of a sidecar that has restarted.
+            return self.topics_behind.partitions(group).unwrap_or(i32::MAX);
         }
         match self.broker.topics.find(&self.names.retry_topic(group)) {
             Some(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
@@ -247,12 +242,9 @@ impl Router {
         partition: i32,
         offset: i64,
     ) -> Option<LaneOffset> {
-        if self.config.retries_behind {
+        if self.upstream.is_some() {
             let index = u16::try_from(partition).ok()?;
             return (offset >= 0).then(|| LaneOffset::in_stream(index, NUMBER.0, offset));
-        }
-        if self.upstream.is_some() {
-            return LaneOffset::from_kafka(offset);
         }
         let topic = self.broker.topics.find(topic)?;
         let of = topic.partition(partition)?;

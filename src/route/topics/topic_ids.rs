@@ -61,10 +61,9 @@ impl Router {
         conn: &Conn,
         link: &mut Link,
         head: &RequestHead,
-        mut topics: Vec<TopicName>,
+        topics: Vec<TopicName>,
         every_ms: u64,
     ) -> Result<(), UpstreamError> {
-        topics.retain(|topic| !self.is_own(topic));
         let due = self.topic_ids.due(topics, self.clock.now().mono, every_ms);
         if due.is_empty() || !tells_ids(conn, link, head).await? {
             return Ok(());
@@ -81,9 +80,7 @@ impl Router {
         self.origins.forget(topic);
         self.positions.forget(topic);
         self.watched_topic_gone(topic);
-        if let Some(group) = self.group_behind(topic) {
-            self.retry_topic_lost(&group);
-        }
+        self.lose_behind(topic);
         self.transactions.topic_gone(topic);
         let (told, topic) = (self.engine.topic_gone(topic), topic.clone());
         async move {

@@ -1,5 +1,5 @@
-//! Topic kinds by name. A name that matches a template is reserved for this sidecar, unless another
-//! owner has such a topic (`name_conflict.rs`).
+//! Topic kinds by name. By itself, names of the templates are reserved for this node's retry and
+//! dead-letter topics. In front of a cluster every topic is one of the cluster.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,129 +12,88 @@ use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::wire::ResponseError;
 
-/// The kind of a topic, and its owner or partitions.
+/// The kind of a topic of this node, and its partitions.
 #[derive(Clone, Debug)]
 pub(in crate::route) enum TopicKind {
-    /// A topic of this node.
+    /// A topic with records that clients or the mover wrote.
     Local(Arc<Topic>),
-    /// The retry topic of a group: one private partition for each member. It stores no record: a
-    /// nack becomes an entry of the engine.
-    Retry(GroupId),
     /// The dead-letter topic of a group; `None` while there are no dead letters.
     DeadLetters(Option<Arc<Topic>>),
 }
 
+/// The receiver of the records of a Produce.
+#[derive(Clone, Debug)]
+pub(in crate::route) enum ProduceTarget {
+    /// The engine: the topic is the retry topic of a group, so each record is a nack.
+    Nacks(GroupId),
+    Topic(TopicKind),
+}
+
 impl Router {
-    /// The topic kind of a name; `None`: the topic does not exist.
+    /// The topic of this node with that name; `None`: it does not exist.
     pub(in crate::route) fn place(&self, name: &TopicName) -> Option<TopicKind> {
-        if let Some(group) = self.names.group_of_retry(name) {
-            if !self.has_lane(&group) {
-                return None;
-            }
-            return match self.upstream {
-                Some(_) if self.config.retries_behind => None,
-                Some(_) => Some(TopicKind::Retry(group)),
-                None => self.broker.topics.find(name).map(TopicKind::Local),
-            };
+        let is_off = |group: GroupId| !self.has_retry_topic(&group);
+        if self.upstream.is_some() || self.names.group_of_retry(name).is_some_and(is_off) {
+            return None;
         }
-        if self.names.is_dead_letters(name) {
-            let id = self.names.topic_id(name);
-            return match self.broker.topics.dead_letters(name, id, false) {
-                Ok(topic) => Some(TopicKind::DeadLetters(topic)),
-                Err(error) => {
-                    tracing::warn!(
-                        topic = %name, %error,
-                        "R0414 dead letters cannot be read: their topic is refused; check the disk"
-                    );
-                    Some(TopicKind::DeadLetters(None))
-                }
-            };
+        let found = self.broker.topics.find(name);
+        if let Some(topic) = found.filter(|topic| !topic.dead_letters) {
+            return Some(TopicKind::Local(topic));
         }
-        // In front of a cluster this node has no topics of its own.
-        let local = self.upstream.is_none().then(|| self.broker.topics.find(name)).flatten();
-        local.map(TopicKind::Local)
-    }
-
-    /// Whether the name is that of a retry or dead-letter topic.
-    pub(in crate::route) fn is_own(&self, name: &TopicName) -> bool {
-        matches!(self.place(name), Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)))
-    }
-
-    /// Whether the topic belongs to the upstream cluster.
-    pub(in crate::route) fn is_of_cluster(&self, name: &TopicName) -> bool {
-        self.upstream.is_some() && !self.is_own(name)
-    }
-
-    /// A topic that clients may change: of this node, and neither a retry nor a dead-letter topic.
-    pub(in crate::route) fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
-        let why = match self.place(name) {
-            None => return Err(BrokerError::UnknownTopicOrPartition),
-            Some(TopicKind::Local(topic)) => return Ok(topic),
-            Some(TopicKind::Retry(_)) => {
-                "it is the retry topic of a group, with one partition and no log; when and how \
-                 often its records come back is set in the configuration file (retry, groups)"
-            }
-            Some(TopicKind::DeadLetters(_)) => {
-                "it holds the dead letters of a group, in one partition; whether and how many of \
-                 them are kept is set in the configuration file (retry.dead_letters)"
-            }
-        };
-        Err(BrokerError::Policy { name: name.to_string(), why })
-    }
-
-    /// The topic kind of a name for this client. An error: the cluster does not let it READ the
-    /// group.
-    pub(in crate::route) fn place_for(
-        &self,
-        conn: &Conn,
-        name: &TopicName,
-    ) -> Result<TopicKind, ResponseError> {
-        let denied = |group| conn.may_read(&group) != Some(true);
-        if self.upstream.is_some() && self.names.group_of(name).is_some_and(denied) {
-            return Err(ResponseError::TopicAuthorizationFailed);
+        if !self.names.is_dead_letters(name) {
+            return None;
         }
-        self.list_node(conn);
+        let id = self.names.topic_id(name);
+        let letters = self.broker.topics.dead_letters(name, id, false).unwrap_or_else(|error| {
+            tracing::warn!(
+                topic = %name, %error,
+                "R0414 dead letters cannot be read: their topic is refused; check the disk"
+            );
+            None
+        });
+        Some(TopicKind::DeadLetters(letters))
+    }
+
+    /// [`Router::place`] for an API that answers with an error.
+    pub(in crate::route) fn known(&self, name: &TopicName) -> Result<TopicKind, ResponseError> {
         self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
-    /// [`Router::place_for`] for a producer: its records to a retry topic are nacks.
+    /// A topic that clients may change: of this node, and no dead-letter topic.
+    pub(in crate::route) fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
+        match self.place(name) {
+            None => Err(BrokerError::UnknownTopicOrPartition),
+            Some(TopicKind::Local(topic)) => Ok(topic),
+            Some(TopicKind::DeadLetters(_)) => Err(BrokerError::Policy {
+                name: name.to_string(),
+                why: "it holds the dead letters of a group, in one partition; whether and how many \
+                      of them are kept is set in the configuration file (retry.dead_letters)",
+            }),
+        }
+    }
+
+    /// The receiver of the records of a Produce. A nack needs READ on its group.
     pub(in crate::route) fn target_for(
         &self,
         conn: &Conn,
         name: &TopicName,
-    ) -> Result<TopicKind, ResponseError> {
-        if let Some(group) = self.group_behind(name) {
-            let may_read = conn.may_read(&group) == Some(true);
-            let denied = ResponseError::TopicAuthorizationFailed;
-            return if may_read { Ok(TopicKind::Retry(group)) } else { Err(denied) };
-        }
-        match self.group_served_here(name) {
-            Some(group) => Ok(TopicKind::Retry(group)),
-            None => self.place_for(conn, name),
+    ) -> Result<ProduceTarget, ResponseError> {
+        match self.retry_group(name) {
+            Some(group) if self.upstream.is_some() && conn.may_read(&group) != Some(true) => {
+                Err(ResponseError::TopicAuthorizationFailed)
+            }
+            Some(group) => Ok(ProduceTarget::Nacks(group)),
+            None => self.known(name).map(ProduceTarget::Topic),
         }
     }
 
-    /// Whether each member of the group reads a private partition of its retry topic.
-    pub(in crate::route) fn has_lane_by_member(&self, group: &GroupId) -> bool {
-        self.has_private_lanes() && self.has_lane(group)
+    /// The group, if the name is that of its retry topic.
+    pub(in crate::route) fn retry_group(&self, name: &TopicName) -> Option<GroupId> {
+        self.names.group_of_retry(name).filter(|group| self.has_retry_topic(group))
     }
 
-    /// A topic that no detector watches.
-    pub(in crate::route) fn is_unwatched(&self, name: &TopicName) -> bool {
-        match self.upstream {
-            Some(_) if !self.config.retries_behind => self.names.is_ours(name),
-            _ => self.names.is_dead_letters(name),
-        }
-    }
-
-    /// Whether the group has a retry topic: `retry.delivery` is not off, and its name is free.
-    pub(in crate::route) fn has_lane(&self, group: &GroupId) -> bool {
-        self.lane_is_on(group)
-            && (self.names.conflicts() == 0
-                || !self.names.is_conflict(&self.names.retry_topic(group)))
-    }
-
-    pub(super) fn lane_is_on(&self, group: &GroupId) -> bool {
+    /// Whether the group has a retry topic: `retry.delivery` is not off.
+    pub(in crate::route) fn has_retry_topic(&self, group: &GroupId) -> bool {
         self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).lane
     }
 
@@ -142,16 +101,15 @@ impl Router {
     pub(in crate::route) fn id_of(&self, name: &TopicName, place: &TopicKind) -> Uuid {
         match place {
             TopicKind::Local(topic) => topic.id,
-            TopicKind::Retry(_) | TopicKind::DeadLetters(..) => self.names.topic_id(name),
+            TopicKind::DeadLetters(..) => self.names.topic_id(name),
         }
     }
 
     pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
-        let ours = self.broker.topics.name_of(id).or_else(|| self.names.name_of(id));
-        if ours.is_some() || !self.config.retries_behind {
-            return ours;
+        if self.upstream.is_some() {
+            return self.topic_ids.names(std::iter::once(id)).pop().flatten();
         }
-        self.topic_ids.names(std::iter::once(id)).pop().flatten()
+        self.broker.topics.name_of(id).or_else(|| self.names.name_of(id))
     }
 
     /// The name of a topic that a request names or, since Fetch 13 and Produce 13, identifies.
@@ -167,15 +125,11 @@ impl Router {
     }
 }
 
-/// Partitions of a retry topic: each member reads its own deliveries in partition 0.
-pub(in crate::route) const RETRY_PARTITIONS: i32 = 1;
-
 impl TopicKind {
     /// The number of partitions that a client may request.
     pub(in crate::route) fn partitions(&self) -> i32 {
         match self {
             Self::Local(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
-            Self::Retry(_) => RETRY_PARTITIONS,
             Self::DeadLetters(..) => 1,
         }
     }

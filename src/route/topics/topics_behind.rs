@@ -1,17 +1,23 @@
-//! Retry topics of the cluster behind: each is there before a request that names it passes, and
-//! the engine releases due retries into it.
+//! Retry and dead-letter topics of the cluster behind: each is there before a request that names it
+//! passes. The engine releases due retries into a retry topic.
 
 use std::time::Duration;
+
+use kafka_protocol::messages::{
+    ConsumerGroupHeartbeatRequest, CreateTopicsRequest, DescribeTopicPartitionsRequest,
+    JoinGroupRequest, MetadataRequest,
+};
 
 use crate::engine::RetryPartitionLog;
 use crate::journal::StreamId;
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
-use crate::route::topics::name_conflict::named;
+use crate::route::convert::topic_of;
 use crate::upstream::{
-    GroupLookupError, Link, OwnLinks, TopicWriter, Upstream, UpstreamError, WriteError,
+    GroupLookupError, OwnLinks, TopicWriter, Upstream, UpstreamError, WriteError,
 };
-use crate::wire::{Api, RequestHead};
+use crate::wire::assignment::Subscription;
+use crate::wire::{Api, DecodeError, RequestHead, decode};
 
 /// The number of each retry topic in the deliveries of its entries.
 pub(super) const NUMBER: StreamId = StreamId(0);
@@ -41,48 +47,32 @@ enum RetryTopicError {
 }
 
 impl Router {
-    /// Whether each member reads a private partition of its group's retry topic.
-    pub(in crate::route) fn has_private_lanes(&self) -> bool {
-        self.upstream.is_some() && !self.config.retries_behind
-    }
-
-    /// The group, if the name is that of its retry topic in the cluster behind.
-    pub(in crate::route) fn group_behind(&self, name: &TopicName) -> Option<GroupId> {
-        if !self.config.retries_behind {
-            return None;
-        }
-        self.names.group_of_retry(name).filter(|group| self.lane_is_on(group))
-    }
-
-    /// Finds out who owns the names of a request, before it passes.
-    pub(in crate::route) async fn settle_names(
-        &self,
-        link: &mut Link,
-        head: &RequestHead,
-    ) -> Result<(), UpstreamError> {
-        self.look_for_conflicts(link, head).await?;
-        self.open_named(head).await;
-        Ok(())
-    }
-
-    /// Opens the retry topics that a request names. A topic that cannot be made gets the cluster's
-    /// own answer.
-    async fn open_named(&self, head: &RequestHead) {
-        if !self.config.retries_behind
-            || !NAMING.contains(&head.api)
-            || !self.names.may_be_in(&head.body)
-        {
+    /// Opens the retry and dead-letter topics that a request names, before it passes. A topic that
+    /// cannot be made gets the cluster's own answer.
+    pub(in crate::route) async fn open_named(&self, head: &RequestHead) {
+        if !NAMING.contains(&head.api) || !self.names.may_be_in(&head.body) {
             return;
         }
         // The handler of the API reports a malformed request.
         for name in named(head).unwrap_or_default() {
-            if let Some(group) = self.group_behind(&name) {
+            if self.names.is_dead_letters(&name) {
+                self.open_letters(&name).await;
+            }
+            if let Some(group) = self.retry_group(&name) {
                 self.open_behind(&group).await;
                 if matches!(head.api, Api::JoinGroup | Api::ConsumerGroupHeartbeat) {
-                    self.engine.subscribes_to_retries(&group);
+                    // The assigned reader may be connected elsewhere.
+                    self.engine.reads_retries(&group, self.clock.now().mono);
                 }
             }
         }
+    }
+
+    /// Age of the opening of a topic in the cluster, in milliseconds.
+    pub(super) fn open_for(&self, topic: &TopicName) -> Option<u64> {
+        let retries = || self.topics_behind.opened_at(&self.retry_group(topic)?);
+        let at = self.topics_behind.letters_at(topic).or_else(retries)?;
+        Some(self.clock.now().mono.since(at))
     }
 
     /// Notes that the retry topics among these are read.
@@ -90,10 +80,7 @@ impl Router {
         &self,
         topics: impl Iterator<Item = &'a TopicName>,
     ) {
-        if !self.config.retries_behind {
-            return;
-        }
-        for group in topics.filter_map(|topic| self.group_behind(topic)) {
+        for group in topics.filter_map(|topic| self.retry_group(topic)) {
             self.engine.reads_retries(&group, self.clock.now().mono);
         }
     }
@@ -106,7 +93,7 @@ impl Router {
         topic: &TopicName,
         offset: i64,
     ) -> i64 {
-        let is_bare = offset < 0 && self.group_behind(topic).as_ref() == Some(group);
+        let is_bare = offset < 0 && self.retry_group(topic).as_ref() == Some(group);
         if is_bare { 0 } else { offset }
     }
 
@@ -114,7 +101,7 @@ impl Router {
     pub async fn open_wanted(&self) {
         loop {
             for name in self.names.listed() {
-                if let Some(group) = self.group_behind(&name) {
+                if let Some(group) = self.retry_group(&name) {
                     self.open_behind(&group).await;
                 }
             }
@@ -168,6 +155,15 @@ impl Router {
         self.topics_behind.want(group);
     }
 
+    /// The topic is no more in the cluster: the next request that names it makes it anew.
+    pub(super) fn lose_behind(&self, topic: &TopicName) {
+        let group = self.upstream.as_ref().and_then(|_| self.retry_group(topic));
+        if let Some(group) = group {
+            self.retry_topic_lost(&group);
+        }
+        self.topics_behind.lose_letters(topic);
+    }
+
     async fn open_behind(&self, group: &GroupId) {
         let Some(upstream) = &self.upstream else { return };
         if self.topics_behind.partitions(group).is_some() {
@@ -182,7 +178,7 @@ impl Router {
                 let count = i32::try_from(partitions.len()).unwrap_or(i32::MAX);
                 self.names.register(group);
                 self.engine.serve_topic_behind(group, partitions);
-                self.topics_behind.set_open(group, count);
+                self.topics_behind.set_open(group, count, self.clock.now().mono);
             }
             Err(error) => {
                 let topic = self.names.retry_topic(group);
@@ -196,6 +192,22 @@ impl Router {
                      wait; create the topic, or allow the user of upstream.sasl to"
                 );
             }
+        }
+    }
+
+    /// Makes a dead-letter topic that is missing: the cluster would make it with settings by which
+    /// dead letters are deleted.
+    async fn open_letters(&self, topic: &TopicName) {
+        let Some(upstream) = &self.upstream else { return };
+        if self.topics_behind.letters_at(topic).is_some() {
+            return;
+        }
+        // One look-up at a time, so that two requests do not make one topic twice.
+        let _links = self.topics_behind.links.lock().await;
+        let mut writer = TopicWriter::of_new_topics(1, PATIENCE);
+        match writer.partitions(upstream, topic).await {
+            Ok(_) => self.topics_behind.add_letters(topic, self.clock.now().mono),
+            Err(error) => tracing::debug!(%topic, %error, "a dead-letter topic cannot be opened"),
         }
     }
 
@@ -216,4 +228,32 @@ impl Router {
         };
         Ok(committed.into_iter().map(log).collect())
     }
+}
+
+/// The topic names in a request of a naming API.
+fn named(head: &RequestHead) -> Result<Vec<TopicName>, DecodeError> {
+    Ok(match head.api {
+        Api::Metadata => {
+            let topics = decode::<MetadataRequest>(head)?.topics.into_iter().flatten();
+            topics.filter_map(|topic| topic.name.as_ref().map(topic_of)).collect()
+        }
+        Api::DescribeTopicPartitions => {
+            let topics = decode::<DescribeTopicPartitionsRequest>(head)?.topics;
+            topics.iter().map(|topic| topic_of(&topic.name)).collect()
+        }
+        Api::JoinGroup => {
+            let protocols = decode::<JoinGroupRequest>(head)?.protocols;
+            let known = protocols.iter().filter_map(|one| Subscription::parse(&one.metadata).ok());
+            known.flat_map(|known| known.topics).collect()
+        }
+        Api::ConsumerGroupHeartbeat => {
+            let names = decode::<ConsumerGroupHeartbeatRequest>(head)?.subscribed_topic_names;
+            names.iter().flatten().map(topic_of).collect()
+        }
+        Api::CreateTopics => {
+            let topics = decode::<CreateTopicsRequest>(head)?.topics;
+            topics.iter().map(|topic| topic_of(&topic.name)).collect()
+        }
+        _ => Vec::new(),
+    })
 }

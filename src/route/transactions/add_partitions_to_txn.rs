@@ -12,7 +12,7 @@ use crate::model::TopicName;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::produce::NOT_TRANSACTIONAL;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_kind::{ProduceTarget, TopicKind};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -58,11 +58,11 @@ fn parts(
     let name = topic_of(&asked.name);
     let place = router.target_for(conn, &name);
     let one = |index: &i32| match &place {
-        Ok(TopicKind::Local(topic)) => {
+        Ok(ProduceTarget::Topic(TopicKind::Local(topic))) => {
             let partition = topic.partition(*index);
             partition.map(|of| part(topic, of)).ok_or(ResponseError::UnknownTopicOrPartition)
         }
-        Ok(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) => {
+        Ok(ProduceTarget::Nacks(_) | ProduceTarget::Topic(TopicKind::DeadLetters(_))) => {
             warn(router, conn, id, &name);
             Err(ResponseError::InvalidTxnState)
         }
@@ -97,7 +97,7 @@ async fn join(
     router.broker.durable(seq).await.map_err(of)
 }
 
-/// In front of a cluster the coordinator is upstream: a request without our topics is relayed.
+/// In front of a cluster, its coordinator answers, unless the request names a retry topic.
 pub(in crate::route) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -105,7 +105,8 @@ pub(in crate::route) async fn relayed(
     head: &RequestHead,
     request: AddPartitionsToTxnRequest,
 ) -> Result<AddPartitionsToTxnResponse, UpstreamError> {
-    let is_own = |topic: &AddPartitionsToTxnTopic| router.is_own(&topic_of(&topic.name));
+    let is_own =
+        |topic: &AddPartitionsToTxnTopic| router.retry_group(&topic_of(&topic.name)).is_some();
     let topics = &request.v3_and_below_topics;
     let Some(ours) = topics.iter().find(|topic| is_own(topic)) else {
         return link.call(head, &request).await;

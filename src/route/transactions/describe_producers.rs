@@ -9,7 +9,6 @@ use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersRespon
 
 use crate::broker::producers::ProducerView;
 use crate::route::Router;
-use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::UniqueNames;
@@ -17,14 +16,13 @@ use crate::wire::ResponseError;
 
 pub(in crate::route) fn answer(
     router: &Router,
-    conn: &Conn,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
     let mut response = DescribeProducersResponse::default();
     let mut named = UniqueNames::default();
     for mut asked in request.topics {
         asked.partition_indexes.retain(|index| named.first((asked.name.clone(), *index)));
-        let place = router.place_for(conn, &topic_of(&asked.name));
+        let place = router.known(&topic_of(&asked.name));
         let mut topic = TopicResponse::default();
         topic.name = asked.name;
         for index in asked.partition_indexes {
@@ -52,8 +50,7 @@ fn producers(
             let producers = partition.producers.lock();
             Ok(producers.unwrap_or_else(PoisonError::into_inner).shown())
         }
-        // Records produced to a retry topic are nacks and enter no log.
-        Ok(TopicKind::Retry(_) | TopicKind::DeadLetters(None)) if index == 0 => Ok(Vec::new()),
+        Ok(TopicKind::DeadLetters(None)) if index == 0 => Ok(Vec::new()),
         Ok(_) => Err(ResponseError::UnknownTopicOrPartition),
         Err(error) => Err(*error),
     }

@@ -8,8 +8,6 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
-/// First version in which the commit of an empty transaction is refused (KIP-890).
-const NOTHING_REFUSED_SINCE: i16 = 5;
 /// First version in which every end bumps the producer epoch (KIP-890).
 const RAISES_SINCE: i16 = 5;
 /// First version whose clients know `PRODUCER_FENCED` (KIP-588).
@@ -66,12 +64,12 @@ async fn end(
     Ok(producer)
 }
 
-/// In front of a cluster: the parts of the transaction in our topics end with it.
+/// In front of a cluster: the offsets of the transaction count with its end.
 pub(in crate::route) async fn relayed(
     router: &Router,
     link: &mut Link,
     head: &RequestHead,
-    mut request: EndTxnRequest,
+    request: EndTxnRequest,
 ) -> Result<EndTxnResponse, UpstreamError> {
     let id = request.transactional_id.clone();
     let by = (request.producer_id.0, request.producer_epoch);
@@ -80,13 +78,6 @@ pub(in crate::route) async fn relayed(
     }
     let committed = request.committed;
     let mut response: EndTxnResponse = link.call(head, &request).await?;
-    let nothing = ResponseError::InvalidTxnState.code();
-    if committed && head.version >= NOTHING_REFUSED_SINCE && response.error_code == nothing {
-        // The transaction has only our topics, so for the cluster it never began. Its abort gives
-        // the producer its next epoch.
-        request.committed = false;
-        response = link.call(head, &request).await?;
-    }
     match ResponseError::try_from_code(response.error_code) {
         // The codec's `is_retriable` omits `CONCURRENT_TRANSACTIONS`.
         Some(error) if error.is_retriable() || error == ResponseError::ConcurrentTransactions => {

@@ -1,9 +1,7 @@
-//! Pending transactional commits of retry topics, kept until the transaction ends. In front of a
-//! cluster the commits of dead letters are kept too: its coordinators cannot store them, since our
-//! topics do not appear there.
+//! Transactional commits, noted until the transaction ends.
 //!
-//! The state is only in memory. After a restart the records count as outstanding at a lost member:
-//! they are delivered again, and none is lost.
+//! The state is only in memory. After a restart the offsets are known again with the group's next
+//! commit or OffsetFetch.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::model::{GroupId, MonoMs, TopicName};
-use crate::route::offsets::commit_part::CommitPart;
 
 /// Bound of open transactions.
 const HELD_MAX: usize = 10_000;
@@ -20,8 +17,8 @@ const OVER_AFTER_MS: u64 = 15 * 60 * 1000;
 /// A producer's id and epoch, which are new after each InitProducerId.
 pub(super) type ProducerEpoch = (i64, i16);
 
-/// Offsets of real partitions.
-type RealOffsets = Vec<(TopicName, i32, i64)>;
+/// Topic, partition and committed offset.
+type CommittedOffsets = Vec<(TopicName, i32, i64)>;
 
 /// Pending commits by transactional id.
 #[derive(Debug, Default)]
@@ -45,7 +42,7 @@ struct TransactionTable {
 pub(super) struct OpenTransaction {
     by: ProducerEpoch,
     since: MonoMs,
-    pub(super) groups: BTreeMap<GroupId, Commits>,
+    pub(super) groups: BTreeMap<GroupId, CommittedOffsets>,
 }
 
 /// The end of one transaction.
@@ -58,19 +55,10 @@ pub(super) struct EndedTransaction {
     pub(super) seq: u64,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Commits {
-    /// Offsets of our topics; the last commit of a partition counts.
-    pub(super) ours: BTreeMap<(TopicName, i32), CommitPart>,
-    /// Offsets of real partitions, which their coordinator stores.
-    pub(super) theirs: RealOffsets,
-}
-
 /// The offsets of a TxnOffsetCommit.
 pub(in crate::route) struct TransactionCommit {
     pub(in crate::route) group: GroupId,
-    pub(in crate::route) ours: BTreeMap<(TopicName, i32), CommitPart>,
-    pub(in crate::route) theirs: RealOffsets,
+    pub(in crate::route) offsets: CommittedOffsets,
 }
 
 /// The reason why a commit is refused.
@@ -91,21 +79,19 @@ impl TransactionTable {
 }
 
 impl PendingTransactions {
-    /// Keeps a commit until its transaction ends. An older transaction of the id ends as aborted:
-    /// one of an earlier epoch, or one that timed out. `is_open` is called under the lock: an end
-    /// that comes later finds this commit.
+    /// Keeps a commit until its transaction ends. A transaction of an earlier epoch, or one that
+    /// timed out, ends as aborted.
     pub(in crate::route) fn hold(
         &self,
         id: &str,
         by: ProducerEpoch,
         now: MonoMs,
         commit: TransactionCommit,
-        is_open: impl FnOnce() -> bool,
     ) -> Result<(), CommitRefusal> {
         let mut state = self.lock();
         let before = state.open.get(id).map(|one| one.by);
         let is_late = before.is_some_and(|before| before.0 == by.0 && before.1 > by.1);
-        if is_late || !is_open() {
+        if is_late {
             return Err(CommitRefusal::Late);
         }
         if before.is_some_and(|before| before != by) {
@@ -119,9 +105,7 @@ impl PendingTransactions {
         }
         let one = state.open.entry(id.to_owned());
         let one = one.or_insert(OpenTransaction { by, since: now, groups: BTreeMap::new() });
-        let commits = one.groups.entry(commit.group).or_default();
-        commits.ours.extend(commit.ours);
-        commits.theirs.extend(commit.theirs);
+        one.groups.entry(commit.group).or_default().extend(commit.offsets);
         Ok(())
     }
 
@@ -139,7 +123,7 @@ impl PendingTransactions {
         id: &str,
         by: ProducerEpoch,
         commits: bool,
-        stored: Vec<(GroupId, RealOffsets)>,
+        stored: Vec<(GroupId, CommittedOffsets)>,
         seq: u64,
     ) {
         let mut state = self.lock();
@@ -151,7 +135,7 @@ impl PendingTransactions {
         let nothing = || OpenTransaction { by, since: MonoMs::default(), groups: BTreeMap::new() };
         let mut held = held.unwrap_or_else(nothing);
         for (group, offsets) in stored {
-            held.groups.entry(group).or_default().theirs.extend(offsets);
+            held.groups.entry(group).or_default().extend(offsets);
         }
         state.end(id, held, commits, seq);
         self.ended.notify_one();
@@ -186,7 +170,7 @@ impl PendingTransactions {
         };
         for held in self.lock().open.values_mut() {
             if let Some(commits) = held.groups.get_mut(group) {
-                commits.theirs.retain(|(topic, partition, _)| !is_stored(topic, *partition));
+                commits.retain(|(topic, partition, _)| !is_stored(topic, *partition));
             }
         }
     }
@@ -197,7 +181,7 @@ impl PendingTransactions {
         let untold = state.untold.values_mut().flatten().map(|end| &mut end.held);
         for held in state.open.values_mut().chain(untold) {
             for commits in held.groups.values_mut() {
-                commits.theirs.retain(|(of, ..)| of != topic);
+                commits.retain(|(of, ..)| of != topic);
             }
         }
     }
@@ -228,40 +212,30 @@ impl PendingTransactions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{LaneOffset, RetryPartition};
 
-    fn commit(sequence: u64) -> TransactionCommit {
-        let lane = LaneOffset { slot: RetryPartition(1), sequence };
-        let ours =
-            BTreeMap::from([(("reprise.retry.shop".into(), 0), CommitPart::Acknowledge(lane))]);
-        TransactionCommit { group: "shop".into(), ours, theirs: Vec::new() }
-    }
-
-    fn sequence(held: &OpenTransaction) -> u64 {
-        match held.groups[&"shop".into()].ours[&("reprise.retry.shop".into(), 0)] {
-            CommitPart::Acknowledge(lane) => lane.sequence,
-            _ => panic!("not of the lane"),
-        }
+    fn commit(offset: i64) -> TransactionCommit {
+        TransactionCommit { group: "shop".into(), offsets: vec![("orders".into(), 0, offset)] }
     }
 
     fn hold(
         all: &PendingTransactions,
         id: &str,
         by: ProducerEpoch,
-        sequence: u64,
+        offset: i64,
     ) -> Result<(), CommitRefusal> {
-        all.hold(id, by, MonoMs(sequence), commit(sequence), || true)
+        all.hold(id, by, MonoMs(1), commit(offset))
     }
 
-    /// Sequence and outcome of the ended transactions of `a`.
-    fn untold(all: &PendingTransactions) -> Vec<(u64, bool)> {
+    /// Last offset and outcome of the ended transactions of `a`.
+    fn untold(all: &PendingTransactions) -> Vec<(i64, bool)> {
         let state = all.lock();
         let untold = state.untold.get("a").into_iter().flatten();
-        untold.map(|end| (sequence(&end.held), end.commits)).collect()
+        let last = |end: &EndedTransaction| end.held.groups[&"shop".into()].last().unwrap().2;
+        untold.map(|end| (last(end), end.commits)).collect()
     }
 
     #[test]
-    fn only_the_last_commit_of_the_owning_producer_counts() {
+    fn only_the_owning_producer_ends_its_transaction() {
         let all = PendingTransactions::default();
         hold(&all, "a", (7, 0), 1).unwrap();
         hold(&all, "a", (7, 0), 2).unwrap();
@@ -284,9 +258,7 @@ mod tests {
         all.begun("a", (7, 1), false, 0);
         all.begun("a", (7, 0), false, 0);
         all.ended("a", (7, 0), false, Vec::new(), 0);
-        assert_eq!(untold(&all).len(), 1, "whoever came late has not touched it");
-        let closed = all.hold("a", (7, 2), MonoMs(4), commit(4), || false);
-        assert_eq!(closed, Err(CommitRefusal::Late), "its transaction has ended meanwhile");
+        assert_eq!(untold(&all).len(), 1, "late ones change nothing");
         all.begun("a", (7, 2), false, 0);
         assert_eq!(untold(&all), [(1, false), (2, false)]);
     }
@@ -294,10 +266,10 @@ mod tests {
     #[test]
     fn offsets_of_a_deleted_topic_are_not_reported() {
         let all = PendingTransactions::default();
-        let theirs = vec![("orders".into(), 0, 7), ("other".into(), 0, 8)];
         let both = |id: &str| {
-            let commit = TransactionCommit { theirs: theirs.clone(), ..commit(1) };
-            all.hold(id, (7, 0), MonoMs(1), commit, || true).unwrap();
+            let offsets = vec![("orders".into(), 0, 7), ("other".into(), 0, 8)];
+            let commit = TransactionCommit { offsets, ..commit(1) };
+            all.hold(id, (7, 0), MonoMs(1), commit).unwrap();
         };
         both("open");
         both("ended");
@@ -306,29 +278,26 @@ mod tests {
         all.ended("open", (7, 0), true, Vec::new(), 6);
         for id in ["open", "ended"] {
             let held = all.first_untold(id).unwrap().held;
-            assert_eq!(held.groups[&"shop".into()].theirs, [("other".into(), 0, 8)], "{id}");
-            assert_eq!(sequence(&held), 1, "{id}");
+            assert_eq!(held.groups[&"shop".into()], [("other".into(), 0, 8)], "{id}");
         }
     }
 
     #[test]
     fn a_plain_commit_in_the_cluster_overtakes_pending_offsets() {
         let all = PendingTransactions::default();
-        let theirs = vec![("orders".into(), 0, 7), ("orders".into(), 1, 8)];
-        let commit = TransactionCommit { theirs, ..commit(1) };
-        all.hold("a", (7, 0), MonoMs(1), commit, || true).unwrap();
+        let offsets = vec![("orders".into(), 0, 7), ("orders".into(), 1, 8)];
+        all.hold("a", (7, 0), MonoMs(1), TransactionCommit { offsets, ..commit(1) }).unwrap();
         all.drop_superseded(&"audit".into(), &[("orders".into(), 0, 9)]);
         all.drop_superseded(&"shop".into(), &[("orders".into(), 1, 9)]);
         all.ended("a", (7, 0), true, Vec::new(), 0);
         let held = all.first_untold("a").unwrap().held;
-        assert_eq!(held.groups[&"shop".into()].theirs, [("orders".into(), 0, 7)]);
-        assert_eq!(sequence(&held), 1, "retries are acknowledged all the same");
+        assert_eq!(held.groups[&"shop".into()], [("orders".into(), 0, 7)]);
     }
 
     #[test]
     fn open_transactions_are_bounded_until_the_oldest_expires() {
         let all = PendingTransactions::default();
-        let hold = |id: &str, at: u64| all.hold(id, (1, 0), MonoMs(at), commit(1), || true);
+        let hold = |id: &str, at: u64| all.hold(id, (1, 0), MonoMs(at), commit(1));
         for n in 0..HELD_MAX {
             hold(&n.to_string(), 5).unwrap();
         }

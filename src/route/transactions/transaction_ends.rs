@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::retry::detector::GroupObservation;
-use crate::route::offsets::commit_part::CommitPart;
-use crate::route::offsets::offset_commit::{CommitDeadline, acknowledge_retries, store};
+use crate::route::offsets::offset_commit::CommitDeadline;
 use crate::route::transactions::pending_transactions::OpenTransaction;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -27,8 +25,6 @@ impl Router {
             }
             if end.commits {
                 end.held.commit(self).await?;
-            } else {
-                end.held.abort(self);
             }
             self.transactions.told(id, end.number);
         }
@@ -89,27 +85,12 @@ impl OpenTransaction {
     /// Applies the commit; idempotent.
     async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
         let deadline = CommitDeadline::begins(&router.clock);
-        for (group, commits) in &self.groups {
-            let theirs = router.note(group, commits.theirs.clone());
-            let noted = async { theirs.await.map_err(|error| code::of_commit(&error)) };
+        for (group, offsets) in &self.groups {
+            let noting = router.note(group, offsets.clone());
+            let noted = async { noting.await.map_err(|error| code::of_commit(&error)) };
             deadline.bounds(noted).await?;
-            let ours: Vec<CommitPart> = commits.ours.values().cloned().collect();
-            deadline.bounds(acknowledge_retries(router, group, ours.iter())).await?;
-            deadline.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
-            router.commit_stored(group, commits.theirs.iter().cloned());
+            router.commit_stored(group, offsets.iter().cloned());
         }
         Ok(())
-    }
-
-    /// Applies the abort: its records can be delivered again; idempotent.
-    fn abort(&self, router: &Router) {
-        for (group, commits) in &self.groups {
-            for part in commits.ours.values() {
-                if let CommitPart::Acknowledge(up_to) = part {
-                    router.engine.lane_aborted(group, *up_to);
-                    router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
-                }
-            }
-        }
     }
 }

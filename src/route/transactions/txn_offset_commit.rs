@@ -1,5 +1,4 @@
-//! `TxnOffsetCommit` 0–5: offsets that count when the transaction commits (`end_txn.rs`). In front
-//! of a cluster those of our topics are kept here, and the cluster keeps all others.
+//! `TxnOffsetCommit` 0–5: offsets that count when the transaction commits (`end_txn.rs`).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,7 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
     CommitDeadline, NamedPartition, RefusedPartitions, commit_result, is_marked, may_commit,
-    may_here, own_parts, part, passes_nacks, storable,
+    may_here, part, passes_nacks, storable,
 };
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
@@ -64,7 +63,7 @@ pub(in crate::route) async fn answer(
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
     let none_refused = RefusedPartitions::new();
-    let to_store = || storable(router, &group, &plain, &none_refused);
+    let to_store = || storable(router, &plain, &none_refused);
     let passing = router.passing_withheld(&group, to_store());
     deadline.waits(router.settle_withheld(&group, passing)).await;
     if router.passes_awaited(&group, to_store()) {
@@ -73,7 +72,7 @@ pub(in crate::route) async fn answer(
     let mut parts = BTreeMap::new();
     for topic in &plain.topics {
         let name = topic_of(&topic.name);
-        let of = |asked| part(router, &group, &name, asked);
+        let of = |asked| part(router, &name, asked);
         let partitions = topic.partitions.iter();
         parts.extend(partitions.map(|asked| ((name.clone(), asked.partition_index), of(asked))));
     }
@@ -86,8 +85,7 @@ pub(in crate::route) async fn answer(
     })
 }
 
-/// Adds the offsets to the transaction: stored ones in the journal, those of a retry partition in
-/// memory.
+/// Adds the offsets to the transaction.
 async fn keep(
     router: &Router,
     version: i16,
@@ -113,22 +111,16 @@ async fn keep(
     };
     let items = parts.values().filter_map(|part| match part {
         CommitPart::Store(item) => Some(item.clone()),
-        _ => None,
+        CommitPart::Refuse(_) => None,
     });
     let items: Vec<_> = items.collect();
     let has_items = !items.is_empty();
     let joining = Joining { group: Some(group.clone()), items, ..Joining::default() };
     let seq = router.broker.commit_in_transaction(id, by, joining, implied).map_err(of)?;
     if has_items {
-        router.keep_group(&group);
+        router.broker.groups.keep_simple(&group);
     }
-    router.broker.durable(seq).await.map_err(of)?;
-    let retries = parts.iter().filter(|(_, part)| matches!(part, CommitPart::Acknowledge(_)));
-    let ours: BTreeMap<_, _> = retries.map(|(named, part)| (named.clone(), part.clone())).collect();
-    if ours.is_empty() {
-        return Ok(());
-    }
-    hold(router, id, by, TransactionCommit { group, ours, theirs: Vec::new() }).await
+    router.broker.durable(seq).await.map_err(of)
 }
 
 /// Whether the producer owns the transaction, and the group lets the member commit.
@@ -186,7 +178,8 @@ fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
     }
 }
 
-/// In front of a cluster: relays the cluster's offsets and keeps ours.
+/// In front of a cluster: it stores the offsets, and the sidecar notes them until the end of the
+/// transaction.
 pub(in crate::route) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -210,18 +203,7 @@ pub(in crate::route) async fn relayed(
     if withheld.is_empty() && router.passes_awaited(&group, offsets(&request)) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }
-    let ours = own_parts(router, &group, &plain);
-    let mut theirs = request.clone();
-    theirs.topics.retain(|topic| !router.is_own(&topic_of(&topic.name)));
-    let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
-    let response = if asks_nothing && !ours.is_empty() {
-        if let Some(error) = may_commit(router, conn, link, head, &plain).await? {
-            return Ok(respond(&request, |_| known_to_producers(error).code()));
-        }
-        TxnOffsetCommitResponse::default()
-    } else {
-        link.call(head, &theirs).await?
-    };
+    let response: TxnOffsetCommitResponse = link.call(head, &request).await?;
     let code_of = |named: &NamedPartition| {
         let topic = response.topics.iter().find(|topic| topic_of(&topic.name) == named.0);
         let mut partitions = topic.iter().flat_map(|topic| &topic.partitions);
@@ -229,7 +211,7 @@ pub(in crate::route) async fn relayed(
     };
     let member = MemberId::new(&request.member_id);
     let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
-    let refused = offsets(&theirs).filter_map(|offset| {
+    let refused = offsets(&request).filter_map(|offset| {
         let code = code_of(&(offset.0.clone(), offset.1))?;
         Some((offset, ResponseError::try_from_code(code)?))
     });
@@ -246,20 +228,12 @@ pub(in crate::route) async fn relayed(
             return Ok(respond(&request, |_| late.code()));
         }
     }
-    let kept = if let Some(error) = refusal {
-        error
-    } else {
+    if refusal.is_none() {
         let by = (request.producer_id.0, request.producer_epoch);
-        let theirs = offsets(&theirs).collect();
-        let commit = TransactionCommit { group, ours: ours.clone(), theirs };
-        let done = hold(router, request.transactional_id.as_str(), by, commit);
-        deadline.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
-    };
-    Ok(respond(&request, |named| match ours.get(named) {
-        Some(CommitPart::Refuse(error)) => error.code(),
-        Some(_) => kept,
-        None => code_of(named).unwrap_or(ResponseError::UnknownServerError.code()),
-    }))
+        let commit = TransactionCommit { group, offsets: offsets(&request).collect() };
+        hold(router, request.transactional_id.as_str(), by, commit).await;
+    }
+    Ok(response)
 }
 
 /// The request as an OffsetCommit.
@@ -293,33 +267,17 @@ fn offsets(request: &TxnOffsetCommitRequest) -> impl Iterator<Item = (TopicName,
     })
 }
 
-async fn hold(
-    router: &Router,
-    id: &str,
-    by: (i64, i16),
-    commit: TransactionCommit,
-) -> Result<(), ResponseError> {
-    for part in commit.ours.values() {
-        if let CommitPart::Acknowledge(up_to) = part {
-            let may = router.engine.may_commit_lane(&commit.group, *up_to).await;
-            may.map_err(|error| code::of_commit(&error))?;
-        }
-    }
-    // The sidecar does not know which transactions are open in the cluster.
-    let is_open = || router.upstream.is_some() || router.broker.transactions.is_open(id, by);
-    let held = router.transactions.hold(id, by, router.clock.now().mono, commit, is_open);
+/// Notes the offsets until the transaction ends. Offsets that are not noted are known again with
+/// the group's next commit or OffsetFetch.
+async fn hold(router: &Router, id: &str, by: (i64, i16), commit: TransactionCommit) {
+    let held = router.transactions.hold(id, by, router.clock.now().mono, commit);
     router.try_to_tell_ends(id).await;
-    match held {
-        Ok(()) => Ok(()),
-        Err(CommitRefusal::Late) => Err(ResponseError::InvalidProducerEpoch),
-        Err(CommitRefusal::TooMany) => {
-            tracing::warn!(
-                transactional_id = id,
-                "R0605 too many transactions with offsets of retry topics are open: this one tries \
-                 again; end the others"
-            );
-            Err(ResponseError::CoordinatorNotAvailable)
-        }
+    if held == Err(CommitRefusal::TooMany) {
+        tracing::warn!(
+            transactional_id = id,
+            "R0605 too many transactions with offsets are open: those of this one are not noted; \
+             end the others"
+        );
     }
 }
 

@@ -1,24 +1,24 @@
-//! Sends dead letters to the real cluster (`retry.dead_letters.upstream_topic`).
+//! Copies dead letters into the topics of the cluster behind (`names.dead_letters`).
 //!
 //! ```text
-//! dead letter, durable here ──▶ batch ──▶ Produce, acks=all ──▶ cursor, durable here ──▶ discarded
+//! dead letter, durable here ──▶ batch ──▶ Produce, acks=all ──▶ cursor, durable here
 //!                                ▲  not stored: after a pause, repeated │
 //!                                └──────────────────────────────────────┘
 //! ```
 //! **Invariant:** the cursor passes a dead letter only when every replica in sync of the cluster
-//! has it, or when it is written down as refused. Only dead letters that the cursor has passed are
-//! ever discarded.
+//! has it, or when it is written down as refused.
 //!
 //! The entry is settled by the local dead letter, before the cluster has it. So the engine waits
 //! for no network, and a cluster that is away for days costs disk only. A crash repeats at most the
-//! letters between an acknowledgement and its cursor.
+//! letters between an acknowledgement and its cursor. Lists, jobs and redrives rest on the local
+//! dead letters; the cluster's records stay for other readers whatever becomes of those.
 
 mod batch;
 mod statuses;
 mod topic;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use batch::{ForwardBatch, partition_of};
@@ -30,7 +30,6 @@ use crate::journal::Bounds;
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
 use crate::upstream::{FailureKind, TopicWriter, Upstream, WriteError};
-use crate::wire::names::Templates;
 
 /// Pause after a round without work.
 const REST: Duration = Duration::from_millis(500);
@@ -81,7 +80,7 @@ pub(super) fn begin(
 }
 
 impl Forwarder {
-    /// Visits every topic once; returns whether anything was sent or discarded.
+    /// Visits every topic once; returns whether anything was sent.
     async fn round(&mut self) -> bool {
         let mut moved = false;
         let mut current = BTreeMap::new();
@@ -106,7 +105,7 @@ impl Forwarder {
         moved
     }
 
-    /// The target of a topic, if its dead letters are forwarded.
+    /// The target of a topic, if it has dead letters.
     fn target(&mut self, source: &TopicName, bounds: Bounds) -> Option<ForwardedTopic> {
         let cached = self.topics.remove(source);
         let group = match &cached {
@@ -114,10 +113,7 @@ impl Forwarder {
             None if bounds.start < bounds.next => self.group_of(source, bounds)?,
             None => return None,
         };
-        let policies = self.router.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let template = policies.of(&group).dead_letters_topic.clone();
-        drop(policies);
-        let topic = Templates::cluster_topic(&template?, &group);
+        let topic = self.router.names.dead_letter_topic(&group);
         match cached {
             Some(target) if target.topic == topic => Some(target),
             _ => match self.router.engine.forwarded(source) {
@@ -164,12 +160,6 @@ impl Forwarder {
                     moved = true;
                 }
             }
-        }
-        let end = target.cursor.taken_up_to();
-        if bounds.start < end.min(bounds.visible_end) && target.is_discard_due(now) {
-            let discards = router.engine.discard_forwarded(source, end).await?;
-            target.record_discards(discards, now);
-            moved |= discards > 0;
         }
         attempt.map(|()| moved)
     }

@@ -13,8 +13,6 @@ const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 /// Time after which refused dead letters are sent again: the topic's limits may have changed.
 const REFUSED_AGAIN: Duration = Duration::from_mins(10);
-/// Time between two searches for dead letters to discard, after one that found none.
-const DISCARD_AGAIN: Duration = Duration::from_secs(5);
 
 /// One dead-letter topic of the sidecar.
 #[derive(Debug)]
@@ -28,7 +26,6 @@ pub(super) struct ForwardedTopic {
     failures: Failures,
     again_at: Duration,
     refused_at: Duration,
-    discard_at: Duration,
     trouble: Option<String>,
 }
 
@@ -52,7 +49,6 @@ impl ForwardedTopic {
             failures: Failures::default(),
             again_at: Duration::ZERO,
             refused_at: Duration::ZERO,
-            discard_at: Duration::ZERO,
             trouble: None,
         }
     }
@@ -71,17 +67,6 @@ impl ForwardedTopic {
     pub(super) fn record_refused_attempt(&mut self, now: Duration, judged: bool) {
         let pause = if judged { REFUSED_AGAIN } else { PAUSE_MOST };
         self.refused_at = now.saturating_add(pause);
-    }
-
-    /// Whether a search for dead letters to discard is due.
-    pub(super) fn is_discard_due(&self, now: Duration) -> bool {
-        self.discard_at <= now
-    }
-
-    /// A search has discarded so many dead letters.
-    pub(super) fn record_discards(&mut self, count: u64, now: Duration) {
-        let pause = if count == 0 { DISCARD_AGAIN } else { Duration::ZERO };
-        self.discard_at = now.saturating_add(pause);
     }
 
     /// The reason why forwarding has stopped.

@@ -42,7 +42,7 @@ impl MembershipView {
 /// Failed records of a group by state.
 pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCounts {
     let of = |kind| known.counts.of(kind);
-    let has_taker = router.has_taker(known);
+    let has_taker = router.is_retry_read(&known.group);
     StateCounts {
         waiting: of(StateKind::Waiting).saturating_sub(known.due),
         ready: if has_taker { known.due } else { 0 },

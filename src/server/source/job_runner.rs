@@ -384,7 +384,7 @@ impl AdminSource {
         let policy = self.policy(&terms.group);
         let mut plan = JobPlan {
             retry_topic: self.router.names.retry_topic(&terms.group).to_string(),
-            receivers: self.receivers_of(&terms.group).await?.unwrap_or_else(|nobody| nobody),
+            receivers: self.receivers_of(&terms.group).unwrap_or_else(|nobody| nobody),
             max_reconsume_times: policy.max_reconsume_times,
             ..JobPlan::default()
         };

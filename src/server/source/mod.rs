@@ -80,7 +80,6 @@ impl Source for AdminSource {
         let local = self.router.broker.topics.list();
         Ok(Overview {
             cluster_id: self.router.broker.cluster_id().to_owned(),
-            node_id: self.router.config.node_id,
             uptime_ms: self.router.clock.now().mono.0,
             listen: self.listening.clone(),
             connections: number(self.acceptor.connections()),
@@ -310,7 +309,7 @@ impl Source for AdminSource {
     }
 
     async fn receivers(&self, group: &str) -> Result<Result<String, String>, Unavailable> {
-        self.receivers_of(&GroupId::new(group)).await
+        Ok(self.receivers_of(&GroupId::new(group)))
     }
 
     fn audit_end(&self) -> i64 {
@@ -374,7 +373,7 @@ impl AdminSource {
             states,
             levels: retries.map(levels).unwrap_or_default(),
             dead_letters: retries.map_or(0, dead),
-            no_receiver: self.receivers_in(group, retries).err(),
+            no_receiver: self.receivers_of(group).err(),
             dead_letter_bytes: self.dead_letter_bytes(group),
             breaker: breaker(self.router.breaker(group)),
             forward: self.forward_statuses.of(group).map(|status| ForwardView {
@@ -399,9 +398,6 @@ impl AdminSource {
         for mut member in seen.members {
             let id = member.member_id.as_str().into();
             let key = member_key(&id, member.instance_id.as_deref());
-            let slot = retries.iter().flat_map(|known| &known.slots);
-            let mut slot = slot.filter(|slot| slot.member.as_ref() == Some(&key)).map(|s| s.slot.0);
-            member.slot = slot.next_back();
             member.disconnected = disconnected.contains(&key);
             view.members.push(member);
         }

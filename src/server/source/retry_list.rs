@@ -1,32 +1,23 @@
 //! Retries as the admin port lists them.
 
 use crate::admin::RetryView;
-use crate::engine;
 use crate::model::WallMs;
 use crate::retry::{Disposition, Entry, RetryState};
 
-pub(super) fn retry_view(
-    entry: &Entry,
-    group: Option<&engine::GroupSummary>,
-    (taker, now): (bool, WallMs),
-) -> RetryView {
-    let (state, level, member) = match entry.state {
-        RetryState::Waiting { due, level, .. } if due > now => ("waiting", level, None),
-        RetryState::Waiting { level, .. } if taker => ("ready", level, None),
-        RetryState::Waiting { level, .. } => ("parked", level, None),
-        RetryState::Released { .. } => ("inflight", entry.last_level, None),
-        RetryState::Inflight { lane, .. } | RetryState::Alone { lane, .. } => {
-            let slots = group.into_iter().flat_map(|known| &known.slots);
-            let held = slots.rev().find(|slot| slot.slot == lane.slot);
-            let member = held.and_then(|slot| slot.member.as_ref()).map(ToString::to_string);
-            ("inflight", entry.last_level, member)
+pub(super) fn retry_view(entry: &Entry, (taker, now): (bool, WallMs)) -> RetryView {
+    let (state, level) = match entry.state {
+        RetryState::Waiting { due, level, .. } if due > now => ("waiting", level),
+        RetryState::Waiting { level, .. } if taker => ("ready", level),
+        RetryState::Waiting { level, .. } => ("parked", level),
+        RetryState::Released { .. } | RetryState::Inflight { .. } | RetryState::Alone { .. } => {
+            ("inflight", entry.last_level)
         }
-        RetryState::Held { .. } => ("held", None, None),
-        RetryState::Exported { level, .. } => ("exported", level, None),
+        RetryState::Held { .. } => ("held", None),
+        RetryState::Exported { level, .. } => ("exported", level),
         RetryState::Committed { .. }
         | RetryState::Dead { .. }
         | RetryState::Discarded { .. }
-        | RetryState::Discarding { .. } => ("settled", None, None),
+        | RetryState::Discarding { .. } => ("settled", None),
     };
     let disposition = match entry.state {
         RetryState::Held { disposition, .. } => Some(disposition),
@@ -47,7 +38,7 @@ pub(super) fn retry_view(
         reason: entry.reason.clone(),
         key_shape: Some(entry.key_shape().to_owned()),
         size: entry.size_class().to_owned(),
-        member,
+        member: None,
     }
 }
 

@@ -19,7 +19,7 @@ impl AdminSource {
     ) -> Result<Vec<RetryView>, Unavailable> {
         let after = after.map(EntryId);
         let found = self.router.engine.page(group, after, limit).await?;
-        self.retry_views(group, &found).await
+        Ok(self.retry_views(group, &found))
     }
 
     /// Retries of a group that wait, by due time and id.
@@ -33,7 +33,7 @@ impl AdminSource {
             return Ok(Vec::new());
         }
         let found = self.router.engine.due_page(group, after, limit).await?;
-        self.retry_views(group, &found).await
+        Ok(self.retry_views(group, &found))
     }
 
     /// A retry with its record.
@@ -48,7 +48,7 @@ impl AdminSource {
         };
         let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
         let history = history(&entry);
-        let views = self.retry_views(group, &[entry]).await?;
+        let views = self.retry_views(group, &[entry]);
         Ok(views.into_iter().next().map(|retry| RetryRecord {
             retry,
             history,
@@ -60,15 +60,9 @@ impl AdminSource {
         }))
     }
 
-    async fn retry_views(
-        &self,
-        group: &GroupId,
-        entries: &[Entry],
-    ) -> Result<Vec<RetryView>, Unavailable> {
+    fn retry_views(&self, group: &GroupId, entries: &[Entry]) -> Vec<RetryView> {
         let now = self.router.clock.now().wall;
-        let view = self.router.engine.group(group).await?;
-        let view = view.as_ref();
-        let has_taker = view.is_some_and(|view| self.router.has_taker(view));
-        Ok(entries.iter().map(|entry| retry_view(entry, view, (has_taker, now))).collect())
+        let has_taker = self.router.is_retry_read(group);
+        entries.iter().map(|entry| retry_view(entry, (has_taker, now))).collect()
     }
 }

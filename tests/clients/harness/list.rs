@@ -10,7 +10,6 @@ macro_rules! scenarios {
                 partitions_that_are_added_while_retries_wait_are_consumed_too
                 a_topic_made_anew_while_retries_wait_begins_anew
                 two_sidecars_and_a_direct_member_share_a_group
-                a_pattern_that_matches_the_retry_topic_takes_part
                 what_a_transaction_aborted_is_never_retried
                 offsets_in_a_transaction_are_the_group_s
             }
@@ -43,7 +42,7 @@ macro_rules! scenarios {
     };
     (@static_member $program:ident) => {
         played! { $program, scenario, "static_member":
-            a_static_member_that_comes_back_goes_on_with_its_lane
+            a_static_member_that_comes_back_keeps_its_partitions
         }
     };
     (@protocols $program:ident) => {

@@ -11,13 +11,14 @@ use crate::expect;
 use crate::judge::{Judge, PATIENCE, poll_all};
 use crate::order::{ALWAYS, Plan, failing, hex, tag_of};
 use crate::rig::client::{Client, Record};
-use crate::rig::cluster;
 use crate::rig::library::Trait;
 use crate::rig::program::Program;
 use crate::rig::sidecar::{PARTITIONS, RETRIES_MAX, Sidecar};
 use crate::rig::stage::{LONG_SESSION, SHORT_SESSION, Stage};
 use crate::rig::wait::until;
 
+/// Partitions of a retry topic by default.
+pub(crate) const RETRY_PARTITIONS: i32 = 3;
 /// Most FindCoordinator requests of two clients after a start. Java sends ten a second while the
 /// sidecar does not know the cluster yet.
 const FIND_COORDINATOR_MAX: u64 = 40;
@@ -187,7 +188,7 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     let rebalances = (a.rebalances, b.rebalances);
     let joins_anew = program.library.has(Trait::JoinsAnew);
     stop(&mut stage.sidecar);
-    if name == KILLED && !stage.sidecar.is_the_cluster() && cluster::retry_topics() == "cluster" {
+    if name == KILLED && !stage.sidecar.is_the_cluster() {
         judge.excuse_next();
     }
     // After a rejoin, the first record to come may be the second delivery of a retry.
@@ -229,7 +230,7 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     b.close();
 }
 
-pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Program) {
+pub(crate) fn a_static_member_that_comes_back_keeps_its_partitions(program: Program) {
     let stage = Stage::new(program, "static");
     let named = |name: &str| [format!("consumer.group.instance.id={name}")];
     let mut judge = Judge::new(&stage.scene);
@@ -257,18 +258,14 @@ pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Pro
     b.close();
 }
 
-/// Every client has some partitions, and each partition of orders has one owner. So has each of a
-/// real retry topic; of one that the sidecar keeps in front of a cluster, each client has the only
-/// one.
+/// Every client has some partitions, and each partition of both topics has one owner.
 pub(crate) fn share(stage: &Stage, clients: &[&mut Client]) -> bool {
     let retry = stage.scene.retry_topic();
     let orders = (0..PARTITIONS).map(|index| format!("{}-{index}", stage.scene.topic));
     let held = |name: &String| clients.iter().filter(|client| client.owned.contains(name)).count();
-    let is_front = !stage.sidecar.is_the_cluster() && cluster::retry_topics() == "sidecar";
-    let mut retries = (0..if is_front { 1 } else { 3 }).map(|index| format!("{retry}-{index}"));
-    retries.all(|name| held(&name) == if is_front { clients.len() } else { 1 })
-        && clients.iter().all(|client| client.owned.len() > 1)
-        && orders.into_iter().all(|name| held(&name) == 1)
+    let retries = (0..RETRY_PARTITIONS).map(|index| format!("{retry}-{index}"));
+    clients.iter().all(|client| client.owned.len() > 1)
+        && orders.chain(retries).all(|name| held(&name) == 1)
 }
 
 /// Returns the only record to come.

@@ -32,7 +32,7 @@ const GROUPS: &[(&str, &[&str], &str)] = &[
         ],
         "members come, go, die",
     ),
-    ("static_member", &["a_static_member_that_comes_back_goes_on_with_its_lane"], "static member"),
+    ("static_member", &["a_static_member_that_comes_back_keeps_its_partitions"], "static member"),
     (
         "restarts",
         &["a_killed_sidecar_comes_back_as_it_was", "a_stopped_sidecar_comes_back_as_it_was"],

@@ -45,7 +45,7 @@ fn an_unreadable_nack_is_refused_with_the_expected_form() {
         ("x-retry-delay-ms", "-5", "no delay"),
         ("x-retry-delay-ms", "99999999999999", "366 days"),
         ("x-retry-by-reference", "perhaps", "neither true nor false"),
-        ("x-retry-origin", "reprise.retry.shop-0@17", "no hand-out"),
+        ("x-retry-origin", "reprise.retry.shop-0@17", "hand-out"),
     ] {
         let words = why(&mut client, named("orders-0@1").header(name, value));
         assert!(words.contains(part), "{name} {value}: {words}");
@@ -155,6 +155,7 @@ fn transactional_nacks_without_their_id_are_refused_with_a_hint() {
 fn a_retry_topic_has_partition_0_only() {
     let server = Server::start();
     let mut client = server.client();
+    client.metadata(9, &["reprise.retry.shop"]);
     let answer = client.produce("reprise.retry.shop", 1, plain(&[named("orders-0@1")]));
     assert_eq!(answer.error_code, ResponseError::UnknownTopicOrPartition.code());
 }

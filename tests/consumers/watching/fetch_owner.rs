@@ -24,8 +24,7 @@ both!(
     a_reader_without_a_group_is_never_held,
     a_reader_without_a_group_is_never_cut,
     a_retry_topic_subscriber_has_a_lane_unless_in_place,
-    a_group_without_inference_is_neither_watched_nor_counted,
-    fetches_of_dead_letter_topics_are_not_counted
+    a_group_without_inference_is_neither_watched_nor_counted
 );
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
@@ -348,6 +347,7 @@ fn a_group_without_inference_is_neither_watched_nor_counted() {
     assert!(is_of(owner(&server, &known, &["orders"]), &member));
 }
 
+#[test]
 fn fetches_of_dead_letter_topics_are_not_counted() {
     let server = Server::with("retry: {max_reconsume_times: 0}");
     let mut tool = server.client();

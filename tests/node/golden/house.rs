@@ -40,8 +40,7 @@ pub(crate) const CONSUMER: &str = "consumer-1";
 pub(crate) const PRODUCER: &str = "pay";
 const CLUSTER: &str = "golden-cluster-00000-0";
 
-const YAML: &str = "node_id: 1\n\
-    topics: {auto_create: false}\n\
+const YAML: &str = "topics: {auto_create: false}\n\
     membership: {initial_rebalance_delay: 0s}\n";
 
 /// The listener of a node.

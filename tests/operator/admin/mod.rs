@@ -461,9 +461,9 @@ fn commands_about_the_configuration_need_no_sidecar() {
     assert!(text(&good.stderr).contains("warning: retry.levels"), "{good:?}");
     let sample = run(&["config", "sample"]);
     assert_eq!(text(&sample.stdout), reprise::config::SAMPLE);
-    let shown = run(&["config", "show", "--format", "json", "--set", "node_id=5"]);
+    let shown = run(&["config", "show", "--format", "json", "--set", "data_dir=here"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
-    assert_eq!(shown["node_id"], 5);
+    assert_eq!(shown["data_dir"], "here");
     assert_eq!(
         run(&["version"]).stdout,
         format!("reprise {}\n", env!("CARGO_PKG_VERSION")).into_bytes()

@@ -57,7 +57,7 @@ fn the_effective_configuration_loads_to_itself() {
                           backoff: {initial: 1s, factor: 1.5, jitter: 0.25}},\
                          {match: 'shop*', topic: b, levels: 7s, dead_letters: {keep: true}}]\n\
                 topics: {retention: unlimited, list: [{name: orders, partitions: 3}]}\n\
-                admin: {address: off}\nnode_id: 7\n";
+                admin: {address: off}\ndata_dir: elsewhere\n";
     let config = good(text);
     assert_ne!(config, Config::default());
     assert_eq!(good(&config.to_yaml().unwrap()), config);
@@ -119,7 +119,7 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     ("listen: [{address: a:1, bind: all}]\n", "1:31", "expected one of auto, exact"),
     ("data_dri: x\n", "1:1", "did you mean data_dir?"),
-    ("colour: red\n", "1:1", "unknown key; known here: node_id, listen"),
+    ("colour: red\n", "1:1", "unknown key; known here: listen"),
     ("upstream: {bootstrap: x}\n", "1:23", "\"x\" is no address; such as 127.0.0.1:9092"),
     ("upstream: {bootstrap: 'a:1, b:0'}\n", "1:23", "b:0: a broker needs a real port"),
     ("upstream: {bootstrap: []}\n", "1:23", "names no broker"),
@@ -223,28 +223,6 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {levels: 10}\n", "1:17", "expected delays"),
     ("retry: {dead_letters: {max_bytes: 10KiB}}\n", "1:35", "from 1MiB to 1024TiB"),
     ("retry: {dead_letters: {max_bytes: lots}}\n", "1:35", "or unlimited"),
-    (
-        "retry: {dead_letters: {upstream_topic: failed}}\n",
-        "1:8",
-        "names a topic of the cluster behind, and there is none: set upstream.bootstrap",
-    ),
-    (
-        "upstream: {bootstrap: a:1}\ngroups: [{match: a, dead_letters: {upstream_topic: x y}}]\n",
-        "2:9",
-        "\"x y\" is no topic name",
-    ),
-    (
-        "upstream: {bootstrap: a:1}\n\
-         retry: {dead_letters: {upstream_topic: 'reprise.dlq.{group}'}}\n",
-        "2:8",
-        "names retry or dead-letter topics that this sidecar serves itself; choose another name",
-    ),
-    (
-        "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: x, keep: false}}\n",
-        "2:40",
-        "leave keep at true",
-    ),
-    ("retry: {dead_letters: {upstream_topic: 3.5}}\n", "1:40", "or off"),
     ("retry: {delivery: virtual}\n", "1:19", "one of auto, topic, in-place, off"),
     ("retry: {crash_limit: 0}\n", "1:22", "a whole number from 1 to 100"),
     ("retry: {isolation_timeout: 11m}\n", "1:28", "a duration from 10ms to 10m"),
@@ -277,7 +255,6 @@ const BAD: &[(&str, &str, &str)] = &[
         "1:23",
         "overlap: a name could match both",
     ),
-    ("node_id: -1\n", "1:10", "or auto"),
     ("data_dir: ${env:REPRISE_TEST_UNSET}\n", "1:11", "REPRISE_TEST_UNSET is not set"),
     ("- a\n- b\n", "1:1", "expected keys"),
     ("just text\n", "1:1", "expected keys"),
@@ -303,7 +280,7 @@ fn each_kind_of_bad_input_is_refused_at_its_place() {
 
 #[test]
 fn all_problems_are_reported_in_order_with_line_and_caret() {
-    let error = bad("node_id: x\nretry:\n  levels: 1q\n  delivry: auto\nlimits:\n  idle: 3\n");
+    let error = bad("drain: x\nretry:\n  levels: 1q\n  delivry: auto\nlimits:\n  idle: 3\n");
     let lines: Vec<&str> = error.problems().iter().map(String::as_str).collect();
     assert_eq!(lines.len(), 4, "{error}");
     assert!(lines[1].starts_with("test.yaml:3:11: retry.levels: "), "{error}");
@@ -425,20 +402,6 @@ fn a_plain_password_to_another_machine_is_a_warning() {
     assert!(said.len() == 1 && said[0].contains("upstream.sasl.mechanism"), "{said:?}");
     assert!(said[0].contains("in plain text"), "{said:?}");
     assert!(warned("mechanism: SCRAM-SHA-512").is_empty());
-}
-
-#[test]
-fn a_group_may_configure_its_own_upstream_dead_letter_topic() {
-    let text = "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'dl.{group}'}}\n\
-                groups:\n- {match: shop}\n- {match: own, dead_letters: {upstream_topic: failed}}\n\
-                - {match: none, dead_letters: {upstream_topic: off}}\n";
-    let config = good(text);
-    let topics = config.groups.iter().map(|rule| rule.retry.dead_letters.upstream_topic.as_deref());
-    assert_eq!(topics.collect::<Vec<_>>(), [Some("dl.{group}"), Some("failed"), None]);
-    assert_eq!(good(&config.to_yaml().unwrap()), config);
-    let policies = config.policies();
-    assert_eq!(policies.of(&"none".into()).dead_letters_topic, None);
-    assert_eq!(policies.of(&"any".into()).dead_letters_topic.as_deref(), Some("dl.{group}"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, Request as Api};
 use reprise::wire::batch::{Batch, crc_of, records};
 
 use crate::broker::{answer, broker, request};
-use crate::relay::{is_greeting, pass};
+use crate::relay::pass;
 use crate::support::batch::{Around, batch};
 use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
@@ -58,9 +58,6 @@ fn house(damage: Damage, is_last: bool) -> House {
 }
 
 fn damages(mut stream: TcpStream, behind: SocketAddr, damage: Damage) {
-    if is_greeting(&stream) {
-        return;
-    }
     let mut behind = TcpStream::connect(behind).unwrap();
     while let Some(asked) = request(&mut stream) {
         let Some(mut told) = pass(&asked, &mut behind) else { return };

@@ -38,12 +38,10 @@ fn login(addr: SocketAddr) -> Client {
 }
 
 /// Addresses of the cluster's brokers, as Metadata gives them to a client.
-fn doors(server: &Server, client: &mut Client) -> BTreeMap<i32, SocketAddr> {
+fn doors(client: &mut Client) -> BTreeMap<i32, SocketAddr> {
     let brokers = client.call(9, &MetadataRequest::default()).brokers;
     let at = |port| SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap()));
-    let mut doors: BTreeMap<_, _> = brokers.iter().map(|b| (b.node_id.0, at(b.port))).collect();
-    doors.remove(&server.node_id());
-    doors
+    brokers.iter().map(|b| (b.node_id.0, at(b.port))).collect()
 }
 
 fn is_closed(door: SocketAddr) -> bool {
@@ -59,7 +57,7 @@ fn knows_nobody(server: &Server) -> bool {
 fn broker_ports_are_open_before_the_cluster_answers() {
     let kafka = cluster(&[1, 2]);
     let mut server = before(&kafka);
-    let told = doors(&server, &mut login(server.addr()));
+    let told = doors(&mut login(server.addr()));
     assert_eq!(told.len(), 2);
     for _ in 0..2 {
         server.restart();
@@ -70,7 +68,7 @@ fn broker_ports_are_open_before_the_cluster_answers() {
         assert!(knows_nobody(&server));
     }
     // A second Metadata answer changes no address.
-    assert_eq!(doors(&server, &mut login(told[&2])), told);
+    assert_eq!(doors(&mut login(told[&2])), told);
     assert!(!knows_nobody(&server));
 }
 
@@ -79,20 +77,20 @@ fn a_brokers_port_does_not_depend_on_the_metadata_order() {
     // Brokers 100 and 0 map to the same port, the first one behind the listener's.
     let kafka = cluster(&[100, 0]);
     let mut server = before(&kafka);
-    let told = doors(&server, &mut login(server.addr()));
+    let told = doors(&mut login(server.addr()));
     assert!(told[&100] < told[&0]);
     server.restart();
     kafka.state().nodes = vec![0, 100];
-    assert_eq!(doors(&server, &mut login(told[&0])), told);
+    assert_eq!(doors(&mut login(told[&0])), told);
 }
 
 #[test]
 fn a_removed_broker_has_no_port_after_the_next_start() {
     let kafka = cluster(&[1, 2]);
     let mut server = before(&kafka);
-    let told = doors(&server, &mut login(server.addr()));
+    let told = doors(&mut login(server.addr()));
     kafka.state().nodes = vec![2];
-    assert_eq!(doors(&server, &mut login(server.addr())).len(), 1);
+    assert_eq!(doors(&mut login(server.addr())).len(), 1);
     let mut gone = Client::connect(told[&1]);
     assert!(gone.try_call(0, &ApiVersionsRequest::default()).is_none(), "it is closed at once");
     server.restart();
@@ -106,14 +104,14 @@ fn an_absent_broker_ends_client_connections_until_fresh_metadata() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     kafka.state().addr = Some(nobody);
     let mut server = before(&kafka);
-    let told = doors(&server, &mut login(server.addr()));
+    let told = doors(&mut login(server.addr()));
     server.restart();
     for _ in 0..2 {
         let mut client = Client::connect(told[&0]);
         assert!(client.try_call(0, &ApiVersionsRequest::default()).is_none());
     }
     kafka.state().addr = Some(kafka.addr);
-    assert_eq!(doors(&server, &mut login(server.addr())), told);
+    assert_eq!(doors(&mut login(server.addr())), told);
     login(told[&0]);
 }
 
@@ -121,13 +119,13 @@ fn an_absent_broker_ends_client_connections_until_fresh_metadata() {
 fn another_cluster_inherits_no_broker_ports() {
     let (kafka, other) = (cluster(&[1, 2]), cluster(&[2, 3]));
     let mut server = before(&kafka);
-    let told = doors(&server, &mut login(server.addr()));
+    let told = doors(&mut login(server.addr()));
     server.restart_with(|config| {
         let at = HostPort { host: other.addr.ip().to_string(), port: other.addr.port() };
         config.upstream.as_mut().unwrap().bootstrap = vec![at];
     });
     assert!(told.values().all(|door| is_closed(*door)));
-    let anew = doors(&server, &mut login(server.addr()));
+    let anew = doors(&mut login(server.addr()));
     assert_eq!(anew.keys().copied().collect::<Vec<_>>(), [2, 3]);
     login(anew[&2]);
     server.restart();

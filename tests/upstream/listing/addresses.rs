@@ -13,7 +13,7 @@ use kafka_protocol::protocol::Encodable;
 use crate::broker::{answer, broker, request};
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
-use crate::support::{Client, Consumer, Member, Rec, Server, rebalance, until};
+use crate::support::{Client, Rec, Server};
 
 fn house() -> (Server, Client) {
     let server = Server::start();
@@ -23,17 +23,15 @@ fn house() -> (Server, Client) {
 }
 
 #[test]
-fn each_broker_and_this_node_have_an_address_here() {
+fn only_brokers_of_the_cluster_have_addresses() {
     let (server, mut client) = house();
     for version in 1..=13 {
         let told: MetadataResponse = client.metadata(version, &["reprise.retry.shop"]);
-        let nodes: Vec<i32> = told.brokers.iter().map(|broker| broker.node_id.0).collect();
-        assert_eq!(nodes, [server.cluster().node_id(), server.node_id()], "v{version}");
-        let behind = i32::from(server.cluster().addr().port());
-        let own = i32::from(server.addr().port());
-        assert!(told.brokers.iter().all(|broker| broker.port != behind), "v{version}");
-        assert_eq!(told.brokers[1].port, own);
-        assert_eq!(told.brokers[0].host, told.brokers[1].host, "one client object, one host");
+        let brokers: Vec<_> = told.brokers.iter().map(|of| (of.node_id.0, of.port)).collect();
+        assert_eq!(brokers.len(), 1, "v{version}");
+        assert_eq!(brokers[0].0, server.cluster().node_id(), "v{version}");
+        let ports = [server.cluster().addr(), server.addr()].map(|of| i32::from(of.port()));
+        assert!(!ports.contains(&brokers[0].1), "v{version}");
         assert!(told.brokers[0].host.starts_with("127."));
     }
 }
@@ -87,77 +85,6 @@ fn a_description_of_the_cluster_names_the_same_addresses() {
         told.brokers.iter().map(|b| (b.broker_id, b.host.clone(), b.port)).collect();
     assert_eq!(described, of_metadata);
     assert_eq!(told.cluster_id, metadata.cluster_id.unwrap(), "the cluster's own id");
-}
-
-#[test]
-fn topics_of_the_sidecar_are_led_by_its_node() {
-    let (server, mut client) = house();
-    let told = client.metadata(9, &["orders", "reprise.retry.shop", "missing"]);
-    let leader = |index: usize| told.topics[index].partitions.first().map(|p| p.leader_id.0);
-    let names: Vec<_> = told.topics.iter().map(|t| t.name.as_ref().unwrap().to_string()).collect();
-    assert_eq!(names, ["orders", "missing", "reprise.retry.shop"]);
-    assert_eq!(leader(0), Some(server.cluster().node_id()));
-    assert_eq!(leader(2), Some(server.node_id()));
-    // A fetch by topic id, from a client that learned the id here.
-    let id = client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
-    let mut by_id = kafka_protocol::messages::metadata_request::MetadataRequestTopic::default();
-    by_id.topic_id = id;
-    by_id.name = None;
-    let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
-    let told = client.call(12, &request);
-    assert_eq!(told.topics[0].name.as_ref().unwrap().as_str(), "reprise.retry.shop");
-}
-
-#[test]
-fn topic_ids_are_equal_through_every_sidecar_of_a_cluster() {
-    let (server, mut client) = house();
-    let beside = server.beside();
-    let id = |client: &mut Client| client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
-    assert_eq!(id(&mut client), id(&mut beside.client()));
-}
-
-#[test]
-fn a_broker_with_the_sidecars_node_id_keeps_it() {
-    let cluster = Server::start();
-    let behind = cluster.cluster();
-    let yaml = format!("node_id: {}", behind.node_id());
-    let server = Server::in_front_of(behind.addr(), &yaml);
-    assert_eq!(server.node_id(), behind.node_id());
-    let mut client = server.client();
-    client.create("orders", 1);
-    client.put("orders", 0, &[Rec::new("x")]);
-    assert_eq!(client.read_all("orders").len(), 1, "the cluster's own topics go on");
-    let told = client.metadata(9, &["reprise.retry.shop"]);
-    assert_eq!(told.brokers.len(), 1, "one broker of that id");
-    let partition = &told.topics[0].partitions[0];
-    assert_eq!((partition.error_code, partition.leader_id.0), (5, -1), "LEADER_NOT_AVAILABLE");
-    let described = client.call(0, &DescribeClusterRequest::default());
-    assert_eq!(described.brokers.len(), 1);
-    let ready = server.get("/readyz");
-    assert!(ready.contains("node id clash"), "{ready}");
-    until("the gauge", || server.metric("reprise_degraded{reason=\"node_id_clash\"}") > 0.0);
-}
-
-#[test]
-fn a_join_detects_a_name_conflict() {
-    let server = Server::start();
-    server.client().create("orders", 1);
-    let topics = &["orders", "reprise.retry.shop"];
-    let mut classic = Member::new(&server, "shop", topics);
-    classic.join(&[("orders", 1)]);
-    assert_eq!(server.router().names.conflicts(), 0);
-    // A client that is connected to the cluster directly.
-    let mut direct = Client::connect(server.cluster().addr());
-    direct.create("reprise.retry.shop", 1);
-    direct.create("reprise.dlq.store", 1);
-    rebalance(&mut [&mut classic, &mut Member::new(&server, "shop", topics)], &[("orders", 1)]);
-    assert_eq!(server.router().names.conflicts(), 1);
-    Consumer::new(&server, "store", &["orders"]).enter();
-    assert_eq!(server.router().names.conflicts(), 2);
-    assert!(server.get("/readyz").contains("name conflict"));
-    let mut quiet = direct.call(9, &MetadataRequest::default().with_topics(None)).topics;
-    quiet.retain(|topic| topic.name == Some(s("reprise.retry.store")));
-    assert_eq!(quiet, [], "asking for it makes none");
 }
 
 /// A broker that is no leader any more, and names the new leader.

@@ -1,5 +1,3 @@
 //! The brokers that a client sees.
 
 mod addresses;
-mod node_listing;
-mod replicas;

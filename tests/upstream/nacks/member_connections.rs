@@ -335,8 +335,8 @@ fn an_admin_nack_is_read_on_a_member_connection() {
     let house = House::new(NOT_LEADER, false);
     let (mut member, _leader) = house.with_member();
     assert_eq!(posted(&house).0, 200);
-    assert_eq!(member.retry_once().text(), "one");
     assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
+    assert_eq!(member.retry_once().text(), "one");
 }
 
 #[test]
@@ -362,8 +362,8 @@ fn client_id_and_host_tell_a_member_without_address() {
     let house = House::without_addresses(NOT_LEADER);
     let (mut member, mut leader) = house.with_member();
     assert_eq!(posted(&house).0, 200);
-    assert_eq!(member.retry_once().text(), "one");
     assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
+    assert_eq!(member.retry_once().text(), "one");
     assert_eq!(fetched(&mut leader, 1), "one", "and its connection goes on");
 }
 

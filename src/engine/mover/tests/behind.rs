@@ -87,19 +87,23 @@ fn a_refused_retry_waits_and_the_others_go_on() {
 
 #[test]
 fn a_nack_before_the_release_is_noted_waits_for_it() {
-    let mut house = with_due(1);
-    let batch = house.batch().unwrap();
-    let by = Reporter { member: None, client: ClientId::new("test") };
-    let lane = LaneOffset::in_stream(0, 0, 7);
-    let nack = Nack { record_bytes: 30, ..Nack::of(NackTarget::Lane(lane)) };
-    let nacks = vec![NackRequest { nack, record: record(None, 10) }];
-    let engine = house.on().engine.clone();
-    let nacks = NackBatch { group: shop(), by, producer: None, nacks };
-    let mut said = Box::pin(engine.said(nacks, Evidence::Nack));
-    assert!(house.ask(&mut said).is_none());
-    house.end(batch, ReleaseOutcome::Written { base: 7 });
-    assert!(house.ask(&mut said).unwrap().is_ok());
-    assert_eq!(house.counts(), [1, 0, 0], "it waits for its second delivery");
+    let delivery = NackTarget::Lane(LaneOffset::in_stream(0, 0, 7));
+    let origin = Origin { topic: "orders".into(), partition: 0, offset: 0 };
+    for named in [delivery, NackTarget::Origin(origin)] {
+        let mut house = with_due(1);
+        let batch = house.batch().unwrap();
+        let by = Reporter { member: None, client: ClientId::new("test") };
+        // The group has committed past the origin: its failure is one of the delivery.
+        let nack = Nack { record_bytes: 30, committed: Some(1), ..Nack::of(named) };
+        let nacks = vec![NackRequest { nack, record: record(None, 10) }];
+        let engine = house.on().engine.clone();
+        let nacks = NackBatch { group: shop(), by, producer: None, nacks };
+        let mut said = Box::pin(engine.said(nacks, Evidence::Nack));
+        assert!(house.ask(&mut said).is_none());
+        house.end(batch, ReleaseOutcome::Written { base: 7 });
+        assert!(house.ask(&mut said).unwrap().is_ok());
+        assert_eq!(house.counts(), [1, 0, 0], "it waits for its second delivery");
+    }
 }
 
 #[test]

@@ -1,8 +1,4 @@
 //! `ConsumerGroupHeartbeat` 0–1 (KIP-848): membership and assignments of the consumer protocol.
-//!
-//! For the coordinator the group's retry topic has no partitions: the sidecar removes it from the
-//! owned partitions of a heartbeat. Each member that subscribes to it gets a private partition 0
-//! appended to its assignment.
 
 mod relayed;
 
@@ -14,9 +10,8 @@ use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeart
 use uuid::Uuid;
 
 use crate::broker::PatternError;
-use crate::engine::EngineError;
-use crate::group::{Alive, ConsumerHeartbeat, TopicIdPartition, TopicImage};
-use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
+use crate::group::{ConsumerHeartbeat, TopicIdPartition, TopicImage};
+use crate::model::{ClientId, MemberId, TopicId, TopicName};
 use crate::retry::detector::AssignmentStep;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
@@ -38,15 +33,13 @@ pub(in crate::route) async fn answer(
 ) -> ConsumerGroupHeartbeatResponse {
     let group = group_of(&request.group_id);
     let retry = router.names.retry_topic(&group);
-    let lane = router.has_lane_by_member(&group).then(|| router.names.topic_id(&retry));
     let subscribes = request.subscribed_topic_names.is_some();
-    let beat = beat(conn, head, request, lane);
+    let beat = beat(conn, head, request);
     let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
     // Looked up before the member leaves, since its heartbeat may name it by member id alone.
     let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
     let known = |name: &TopicName| image(router, name, &retry);
-    let own = lane.map(|_| &retry);
-    let matching = |pattern: &str| matching(router, pattern, own);
+    let matching = |pattern: &str| matching(router, pattern);
     if let Some(Err(error)) = beat.pattern.as_deref().filter(|one| !one.is_empty()).map(matching) {
         if conn.refuses(&group) {
             let client = conn.client();
@@ -84,26 +77,13 @@ pub(in crate::route) async fn answer(
     if stays && router.calls_back(&group, &key).is_some() {
         return called_back();
     }
-    match with_lane(router, &group, &retry, key, alive, lane).await {
-        Ok(assignment) => response.assignment = assignment,
-        Err(error) => {
-            tracing::warn!(
-                %group, %error,
-                "R0422 a member gets no retry partition: its client tries again; check the disk"
-            );
-            return refused(code::of_commit(&error), &error);
-        }
-    }
+    response.assignment = alive.assignment.map(|partitions| told(&partitions));
     response
 }
 
 /// The topics of a pattern. A retry topic is subscribed to by its name.
-fn matching(
-    router: &Router,
-    pattern: &str,
-    own: Option<&TopicName>,
-) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
-    let found = router.broker.matching(pattern, own)?;
+fn matching(router: &Router, pattern: &str) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
+    let found = router.broker.matching(pattern)?;
     let is_retry = |name: &&TopicName| router.group_served_here(name).is_some();
     if !found.iter().any(|name| is_retry(&name)) {
         return Ok(found);
@@ -117,11 +97,6 @@ fn called_back() -> ConsumerGroupHeartbeatResponse {
     refused(ResponseError::FencedMemberEpoch, &"go on from the committed offsets (order.rewind)")
 }
 
-/// Fences a member whose subscription was lost in a restart of this sidecar.
-fn asked_again() -> ConsumerGroupHeartbeatResponse {
-    refused(ResponseError::FencedMemberEpoch, &"say again what you subscribe to")
-}
-
 fn refused(error: ResponseError, why: &impl ToString) -> ConsumerGroupHeartbeatResponse {
     let mut response = ConsumerGroupHeartbeatResponse::default();
     response.error_code = error.code();
@@ -129,12 +104,11 @@ fn refused(error: ResponseError, why: &impl ToString) -> ConsumerGroupHeartbeatR
     response
 }
 
-/// Converts the request for the coordinator and removes the group's own retry topic.
+/// Converts the request for the coordinator.
 fn beat(
     conn: &Conn,
     head: &RequestHead,
     request: ConsumerGroupHeartbeatRequest,
-    lane: Option<Uuid>,
 ) -> ConsumerHeartbeat {
     let optional =
         |text: Option<_>| text.map(|text: kafka_protocol::protocol::StrBytes| text.to_string());
@@ -145,8 +119,7 @@ fn beat(
         MemberId::new(&request.member_id)
     };
     let owned = request.topic_partitions.map(|topics| {
-        let kept = topics.into_iter().filter(|of| Some(of.topic_id) != lane);
-        let one_by_one = kept.flat_map(|of| {
+        let one_by_one = topics.into_iter().flat_map(|of| {
             let topic = TopicId(of.topic_id.into_bytes());
             of.partitions.into_iter().map(move |index| TopicIdPartition { topic, index })
         });
@@ -169,42 +142,14 @@ fn beat(
     }
 }
 
-/// The id and partition count of a topic for the coordinator; `None` for the group's retry topic.
+/// The id and partition count of a topic for the coordinator.
 pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
-    if name == retry && router.has_private_lanes() {
-        return None;
-    }
     let place = router.place_for_member(name, retry)?;
     let id = TopicId(router.id_of(name, &place).into_bytes());
     Some(TopicImage { id, partitions: place.partitions() })
 }
 
-/// Adds the member's private partition to its assignment if it subscribes to the retry topic.
-async fn with_lane(
-    router: &Router,
-    group: &GroupId,
-    retry: &TopicName,
-    key: MemberId,
-    alive: Alive,
-    lane: Option<Uuid>,
-) -> Result<Option<Assignment>, EngineError> {
-    let Some(partitions) = alive.assignment else { return Ok(None) };
-    let mut topics = told(&partitions);
-    let takes_part = router.broker.groups.subscribes(group, &alive.member_id, retry);
-    match lane.filter(|_| takes_part) {
-        Some(lane) => {
-            router.engine.join(group, key).await?;
-            router.names.register(group);
-            topics.push(TopicPartitions::default().with_topic_id(lane).with_partitions(vec![0]));
-        }
-        // A member that unsubscribes from the retry topic returns its retries to the group's queue.
-        None if router.upstream.is_some() => router.engine.leave(group, key),
-        None => {}
-    }
-    Ok(Some(Assignment::default().with_topic_partitions(topics)))
-}
-
-fn told(partitions: &BTreeSet<TopicIdPartition>) -> Vec<TopicPartitions> {
+fn told(partitions: &BTreeSet<TopicIdPartition>) -> Assignment {
     let mut topics: Vec<TopicPartitions> = Vec::new();
     for partition in partitions {
         let id = Uuid::from_bytes(partition.topic.0);
@@ -215,5 +160,5 @@ fn told(partitions: &BTreeSet<TopicIdPartition>) -> Vec<TopicPartitions> {
             ),
         }
     }
-    topics
+    Assignment::default().with_topic_partitions(topics)
 }

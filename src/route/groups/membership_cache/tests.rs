@@ -5,7 +5,6 @@ use super::*;
 fn joined(key: &str, session_ms: u64) -> MemberJoin {
     MemberJoin {
         key: key.into(),
-        protocol: "range".to_owned(),
         metadata: Bytes::from_static(b"topics"),
         session_ms,
         led: BTreeMap::new(),
@@ -75,38 +74,20 @@ fn a_member_silent_during_an_assignment_is_missed_early() {
 }
 
 #[test]
-fn a_later_join_keeps_the_leaders_subscriptions() {
+fn a_later_join_keeps_the_leaders_list_of_members() {
     let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
-    let led = BTreeMap::from([(MemberId::from("b"), Bytes::from_static(b"b's topics"))]);
-    members.joined(&group, MemberJoin { led, ..joined("a", 10_000) }, MonoMs(0));
+    let wants = |topic: &str| Subscription::to(vec![TopicName::new(topic)]).to_bytes();
+    let led = [("b", "orders"), ("c", "payments"), ("d", "orders")];
+    let led = led.map(|(member, topic)| (MemberId::from(member), wants(topic)));
+    members.joined(&group, MemberJoin { led: led.into(), ..joined("a", 10_000) }, MonoMs(0));
     members.joined(&group, joined("b", 10_000), MonoMs(0));
-    let told = members.led(&group, &"b".into());
-    assert_eq!(told, Some(Bytes::from_static(b"b's topics")));
-}
-
-#[test]
-fn a_lapsed_or_released_claim_passes_to_another_member() {
-    let (members, group, dlq) =
-        (MembershipCache::new(45_000), GroupId::from("audit"), "reprise.dlq.x".into());
-    let metadata = Subscription::to(vec![TopicName::new("reprise.dlq.x")]).to_bytes();
-    let wants = |key| MemberJoin { metadata: metadata.clone(), ..joined(key, 10_000) };
-    let claims = |key: &str, at: u64| members.claim(&group, &key.into(), &dlq, MonoMs(at));
-    members.joined(&group, wants("a"), MonoMs(0));
-    members.joined(&group, wants("b"), MonoMs(0));
-    assert_eq!([claims("a", 1), claims("b", 1), claims("a", 4_999)], [true, false, true]);
-    heard(&members, &group, "a", MonoMs(6_000));
-    heard(&members, &group, "b", MonoMs(10_000));
-    assert_eq!([claims("b", 10_000), claims("b", 11_000)], [false, true]);
-    assert!(!claims("a", 11_000), "the other one was heard of just now");
-    members.joined(&group, joined("b", 10_000), MonoMs(12_000));
-    assert!(claims("a", 12_000));
+    assert_eq!(members.elsewhere(&group, &"orders".into()), (2, 1), "b is connected here");
 }
 
 #[test]
 fn a_subscription_is_removed_with_its_member() {
     let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     members.joined(&group, joined("a", 10_000), MonoMs(0));
-    assert_eq!(members.protocol(&group), "range");
     assert_eq!(members.subscription(&group, &"a".into()), Some(Bytes::from_static(b"topics")));
     members.gone(&group, &"a".into());
     assert_eq!(members.subscription(&group, &"a".into()), None);

@@ -165,9 +165,7 @@ pub(super) async fn nack_relayed(
     let all: Vec<_> = marked.into_iter().filter_map(|one| taking.begin(one)).collect();
     let mut back = ReadBack::default();
     for place in all.iter().flat_map(|asked| &asked.places) {
-        if let NamedBy::Origin(origin) = place
-            && router.is_of_cluster(&origin.topic)
-        {
+        if let NamedBy::Origin(origin) = place {
             router.add_named(conn, &mut back, (group.clone(), origin.clone()));
         }
     }
@@ -222,8 +220,8 @@ impl<'a> CommitMarkers<'a> {
     /// Parses a marker; `None`: it is refused, or repeats one that was taken before.
     fn begin(&mut self, one: MarkedPartition) -> Option<MarkerRequest> {
         let MarkedPartition { named, committed, metadata } = one;
-        let has_lane = self.router.has_lane(self.group);
-        let read = if has_lane { Ok(()) } else { Err(MarkerRefusal::NoLane) };
+        let is_on = self.router.has_retry_topic(self.group);
+        let read = if is_on { Ok(()) } else { Err(MarkerRefusal::NoLane) };
         let mark = match read.and_then(|()| Ok(read_mark(&metadata)?)) {
             Ok(mark) => mark,
             Err(refusal) => {
@@ -263,7 +261,7 @@ impl<'a> CommitMarkers<'a> {
         let mut found = Vec::with_capacity(places.len());
         for place in places {
             let record = match place {
-                NamedBy::Origin(origin) if self.router.is_of_cluster(&origin.topic) => {
+                NamedBy::Origin(origin) if self.router.upstream.is_some() => {
                     back.get(self.group, origin)?
                 }
                 NamedBy::Origin(origin) => origin_record(self.router, origin),

@@ -1,5 +1,4 @@
-//! `OffsetCommit` 2–9: offsets of the retry topic acknowledge deliveries, and other offsets are
-//! stored.
+//! `OffsetCommit` 2–9: committed offsets of a group.
 //!
 //! [`answer`] serves the embedded cluster, [`relayed`] a member of the upstream cluster:
 //!
@@ -10,8 +9,7 @@
 //!    passes it, the record becomes a dead letter.
 //! 4. Lower an offset to the first record of its partition that is withheld still, or still to be
 //!    retried in place (`order.mode: partition`); the client sees success.
-//! 5. Acknowledge deliveries of the retry topic.
-//! 6. Store the other offsets.
+//! 5. Store the offsets.
 //!
 //! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
 //! every earlier nack, and is stored only when those are durable.
@@ -32,18 +30,16 @@ use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use crate::broker::offsets::{CommitItem, ItemError};
 use crate::clock::Clock;
 use crate::group::{CommitCheck, GroupError, member_key};
-use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
-use crate::retry::detector::GroupObservation;
+use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::{CommitPart, PartitionResult};
-use crate::route::topics::topic_kind::{RETRY_PARTITIONS, TopicKind};
 use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
 pub(in crate::route) use marked::{RefusedPartitions, is_marked};
 pub(in crate::route) use relayed::{
-    NamedPartition, commit_result, may_commit, own_parts, passes_nacks, relayed,
+    NamedPartition, commit_result, may_commit, passes_nacks, relayed,
 };
 
 /// Bound of a commit's wait for the nacks it passes and for the disk.
@@ -82,16 +78,14 @@ pub(in crate::route) async fn answer(
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
-    let passing = router.passing_withheld(&group, storable(router, &group, &request, &refused));
+    let passing = router.passing_withheld(&group, storable(router, &request, &refused));
     deadline.waits(router.settle_withheld(&group, passing)).await;
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
     // Lowers offsets to a record that is withheld, or still to be retried in place.
     router.hold_back(&group, &mut request);
-    let parts = parts(router, &group, &request, &refused);
-    let acknowledged =
-        deadline.bounds(acknowledge_retries(router, &group, parts.iter().flatten())).await;
+    let parts = parts(router, &request, &refused);
     let storing = store(router, &group, parts.iter().flatten(), || committer.may(&request));
     let stored = deadline.bounds(storing).await;
     if stored.is_ok() {
@@ -103,7 +97,7 @@ pub(in crate::route) async fn answer(
     }
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
-            Some(part) => part.code(acknowledged, stored),
+            Some(part) => part.code(stored),
             None => ResponseError::UnknownServerError.code(),
         }
     })
@@ -152,7 +146,7 @@ impl<'a> Committer<'a> {
 }
 
 /// Whether the group lets a member commit these partitions. A KIP-848 member may still name an
-/// older epoch: it commits partitions that it has had since then, and its retry partition always.
+/// older epoch: it commits partitions that it has had since then.
 pub(in crate::route) fn may_here(
     router: &Router,
     group: &GroupId,
@@ -162,8 +156,7 @@ pub(in crate::route) fn may_here(
     let groups = &router.broker.groups;
     let checked = groups.commit_check(group, check.clone());
     if checked == Err(GroupError::StaleMemberEpoch) {
-        let is_retry = |name: &TopicName| matches!(router.place(name), Some(TopicKind::Retry(_)));
-        let named: Vec<_> = named.filter(|(name, _)| !is_retry(name)).collect();
+        let named: Vec<_> = named.collect();
         if groups.has_had(group, &check.member_id, check.generation, &named) {
             return Ok(());
         }
@@ -174,7 +167,6 @@ pub(in crate::route) fn may_here(
 /// The effect on each partition of a request, by topic.
 fn parts(
     router: &Router,
-    group: &GroupId,
     request: &OffsetCommitRequest,
     refused: &RefusedPartitions,
 ) -> Vec<Vec<CommitPart>> {
@@ -186,7 +178,7 @@ fn parts(
             asked.partition_index,
         ) {
             Some(error) => CommitPart::Refuse(error),
-            None => part(router, group, &name, asked),
+            None => part(router, &name, asked),
         };
         topic.partitions.iter().map(of).collect()
     };
@@ -216,7 +208,6 @@ fn unrefused(
 /// The offsets that are stored if the member may commit: none of a refused partition.
 pub(in crate::route) fn storable<'a>(
     router: &'a Router,
-    group: &'a GroupId,
     request: &'a OffsetCommitRequest,
     refused: &'a RefusedPartitions,
 ) -> impl Iterator<Item = (TopicName, i32, i64)> + 'a {
@@ -228,7 +219,7 @@ pub(in crate::route) fn storable<'a>(
             asked.partition_index,
         ) {
             Some(_) => None,
-            None => part(router, group, &name, asked).stored(),
+            None => part(router, &name, asked).stored(),
         };
         topic.partitions.iter().filter_map(stored)
     })
@@ -271,24 +262,12 @@ impl<'a> CommitDeadline<'a> {
 
 pub(in crate::route) fn part(
     router: &Router,
-    group: &GroupId,
     topic: &TopicName,
     asked: &OffsetCommitRequestPartition,
 ) -> CommitPart {
-    let lane = router.has_private_lanes().then(|| router.names.group_of_retry(topic));
-    let retry_owner = lane.flatten();
-    let partitions = match &retry_owner {
-        Some(_) => Some(RETRY_PARTITIONS),
-        None => router.place(topic).map(|place| place.partitions()),
-    };
+    let partitions = router.place(topic).map(|place| place.partitions());
     if !partitions.is_some_and(|count| (0..count).contains(&asked.partition_index)) {
         return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
-    }
-    if let Some(owner) = retry_owner {
-        return match LaneOffset::from_kafka(asked.committed_offset) {
-            Some(up_to) if owner == *group => CommitPart::Acknowledge(up_to),
-            _ => CommitPart::Ignore,
-        };
     }
     let metadata = asked.committed_metadata.as_ref().map(ToString::to_string);
     let item = CommitItem {
@@ -307,30 +286,8 @@ pub(in crate::route) fn part(
     }
 }
 
-/// Acknowledges deliveries of the group's retry topic.
-pub(in crate::route) async fn acknowledge_retries(
-    router: &Router,
-    group: &GroupId,
-    parts: impl Iterator<Item = &CommitPart>,
-) -> Result<(), ResponseError> {
-    for part in parts {
-        if let CommitPart::Acknowledge(up_to) = part {
-            let done = router.engine.lane_commit(group, *up_to).await;
-            let acknowledged = done.map_err(|error| code::of_commit(&error))?;
-            router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
-            if acknowledged > 0 {
-                router.seen(group, GroupObservation::LaneDone { count: acknowledged });
-                let topic = router.names.retry_topic(group);
-                let n = u64::try_from(acknowledged).unwrap_or(0);
-                router.metrics.record_acked(group.as_str(), topic.as_str(), n);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Stores offsets behind every earlier nack. `may` checks the membership again after the wait.
-pub(in crate::route) async fn store(
+async fn store(
     router: &Router,
     group: &GroupId,
     parts: impl Iterator<Item = &CommitPart>,
@@ -347,7 +304,7 @@ pub(in crate::route) async fn store(
     commit_result(router.engine.nacks_durable(group)).await?;
     may()?;
     let offsets = items.iter().map(|i| (i.topic.clone(), i.partition, i.offset)).collect();
-    router.keep_group(group);
+    router.broker.groups.keep_simple(group);
     let now = router.clock.now().wall;
     let kept = router.broker.offsets.commit(group, now, items);
     let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
@@ -355,15 +312,6 @@ pub(in crate::route) async fn store(
     let (told, durable) = tokio::join!(told, router.broker.offsets.durable(kept.seq));
     told.map_err(|error| code::of_commit(&error))?;
     durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
-}
-
-impl Router {
-    /// A commit creates the group in the embedded cluster; upstream groups belong to the cluster.
-    pub(in crate::route) fn keep_group(&self, group: &GroupId) {
-        if self.upstream.is_none() {
-            self.broker.groups.keep_simple(group);
-        }
-    }
 }
 
 /// Reports the stored offsets of a commit to the group's failure detector.

@@ -1,7 +1,5 @@
-//! `OffsetCommit` in front of a cluster: the cluster stores its offsets, and its coordinator
-//! decides whether the member may commit. Our topics are the retry topics and dead-letter topics.
-//! Their offsets are stored here afterwards, unless the cluster refused the member. An error of one
-//! topic refuses no member.
+//! `OffsetCommit` in front of a cluster: the cluster stores the offsets, and its coordinator
+//! decides whether the member may commit. An error of one topic refuses no member.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +12,9 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::marked::{self, RefusedPartitions};
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, acknowledge_retries, note_stored, offsets, part, refusal, respond, store,
-    unrefused,
+    CommitDeadline, note_stored, offsets, refusal, respond, unrefused,
 };
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -65,12 +61,10 @@ pub(in crate::route) async fn relayed(
     if let Err(late) = deadline.bounds(commit_result(router.engine.settled(&group))).await {
         return Ok(respond(&request, |_, _| late.code()));
     }
-    let mut ours = own_parts(router, &group, &request);
     let mut theirs = request.clone();
-    theirs.topics.retain(|topic| !router.is_own(&topic_of(&topic.name)));
-    without(&mut theirs, &mut ours, &refused);
-    // The cluster answers a topic without partitions with nothing, which proves no permission.
-    let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
+    leave_out(&mut theirs, &refused);
+    // The cluster answers a request without partitions with nothing, which proves no permission.
+    let asks_nothing = theirs.topics.is_empty();
     let member = MemberId::new(&request.member_id);
     let instance_id = request.group_instance_id.as_deref();
     let key = router.members.key_of(&group, &member, instance_id);
@@ -97,21 +91,10 @@ pub(in crate::route) async fn relayed(
             router.note_generation(conn, &group, (&key, &member), generation);
         }
     }
-    // Nothing of ours appears in the cluster: retry topics are acknowledged here, and offsets of
-    // dead-letter topics are stored here.
-    let (acknowledged, kept) = match refusal {
-        Some(error) => (Err(error), Err(error)),
-        // Without a member id there are no deliveries of the retry topic to acknowledge.
-        None if request.member_id.is_empty() => (
-            Err(ResponseError::UnknownMemberId),
-            deadline.bounds(store(router, &group, ours.values(), || Ok(()))).await,
-        ),
-        None => (
-            deadline.bounds(acknowledge_retries(router, &group, ours.values())).await,
-            deadline.bounds(store(router, &group, ours.values(), || Ok(()))).await,
-        ),
+    let code = |named: &NamedPartition| {
+        let own = refused.get(named).copied().or(refusal.filter(|_| asks_nothing));
+        own.map(|error| error.code())
     };
-    let code = |named: &NamedPartition| ours.get(named).map(|part| part.code(acknowledged, kept));
     Ok(merge(&request, &response, code))
 }
 
@@ -148,39 +131,13 @@ async fn settle_passed(
     Ok(())
 }
 
-/// The request's partitions in our topics.
-pub(in crate::route) fn own_parts(
-    router: &Router,
-    group: &GroupId,
-    request: &OffsetCommitRequest,
-) -> BTreeMap<NamedPartition, CommitPart> {
-    let mut ours = BTreeMap::new();
-    for topic in &request.topics {
-        let name = topic_of(&topic.name);
-        if router.is_own(&name) {
-            let part = |asked| part(router, group, &name, asked);
-            let parts = topic.partitions.iter();
-            ours.extend(parts.map(|asked| ((name.clone(), asked.partition_index), part(asked))));
-        }
-    }
-    ours
-}
-
-/// Removes the refused partitions, so that they are neither stored here nor relayed.
-fn without(
-    theirs: &mut OffsetCommitRequest,
-    ours: &mut BTreeMap<NamedPartition, CommitPart>,
-    refused: &RefusedPartitions,
-) {
-    if refused.is_empty() {
-        return;
-    }
-    for topic in &mut theirs.topics {
+/// Removes the refused partitions, so that they are not relayed.
+fn leave_out(request: &mut OffsetCommitRequest, refused: &RefusedPartitions) {
+    for topic in request.topics.iter_mut().filter(|_| !refused.is_empty()) {
         let name = topic_of(&topic.name);
         topic.partitions.retain(|asked| refusal(refused, &name, asked.partition_index).is_none());
     }
-    theirs.topics.retain(|topic| !topic.partitions.is_empty());
-    ours.extend(refused.iter().map(|(named, error)| (named.clone(), CommitPart::Refuse(*error))));
+    request.topics.retain(|topic| !topic.partitions.is_empty());
 }
 
 /// The verdict of the cluster on the member of a commit.
@@ -217,9 +174,9 @@ fn is_of_topic(error: ResponseError) -> bool {
     )
 }
 
-/// Asks the coordinator about a commit of our topics only. A heartbeat checks the member of a
-/// classic group and changes nothing else. A KIP-848 member has no such heartbeat: an OffsetFetch
-/// of no topics in its name checks its epoch. A client without a membership needs READ.
+/// Asks the coordinator about a commit of which nothing is relayed. A heartbeat checks the member
+/// of a classic group and changes nothing else. A KIP-848 member has no such heartbeat: an
+/// OffsetFetch of no topics in its name checks its epoch. A client without a membership needs READ.
 pub(in crate::route) async fn may_commit(
     router: &Router,
     conn: &Conn,
@@ -382,7 +339,7 @@ pub(in crate::route) async fn commit_result(
 fn merge(
     request: &OffsetCommitRequest,
     response: &OffsetCommitResponse,
-    ours: impl Fn(&NamedPartition) -> Option<i16>,
+    refused: impl Fn(&NamedPartition) -> Option<i16>,
 ) -> OffsetCommitResponse {
     let mut theirs = BTreeMap::new();
     for topic in &response.topics {
@@ -392,7 +349,7 @@ fn merge(
     }
     let code = |named: &NamedPartition| {
         let forgotten = ResponseError::UnknownServerError.code();
-        ours(named).or_else(|| theirs.get(named).copied()).unwrap_or(forgotten)
+        refused(named).or_else(|| theirs.get(named).copied()).unwrap_or(forgotten)
     };
     let mut whole = respond(request, |topic, partition| {
         let topic = request.topics.get(topic);

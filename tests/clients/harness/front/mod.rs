@@ -16,7 +16,4 @@ pub(crate) use moving::{
     a_topic_made_anew_while_retries_wait_begins_anew,
     partitions_that_are_added_while_retries_wait_are_consumed_too,
 };
-pub(crate) use sharing::{
-    a_pattern_that_matches_the_retry_topic_takes_part,
-    two_sidecars_and_a_direct_member_share_a_group,
-};
+pub(crate) use sharing::two_sidecars_and_a_direct_member_share_a_group;

@@ -67,16 +67,3 @@ fn read_counts(reader: &mut Client, counted: &mut BTreeMap<String, u64>, total: 
     });
     assert_eq!(counted.values().sum::<u64>(), total);
 }
-
-#[test]
-fn a_streams_application_may_not_subscribe_to_retry_topics() {
-    let _beside_others = crate::turn::beside_others();
-    let stage = Stage::new(Program::JAVA, "streams-refused");
-    stage.make_topic(&output(&stage), PARTITIONS);
-    let inputs = format!("{},{}", stage.scene.topic, stage.scene.retry_topic());
-    let refused = Counts::start(&stage, "refused", &inputs, &[]);
-    let cause = refused.says("died", "");
-    assert!(cause.contains("InconsistentGroupProtocol"), "{cause}");
-    let log = stage.sidecar.log();
-    assert!(log.contains("Kafka Streams") && log.contains(&stage.scene.group), "{log}");
-}

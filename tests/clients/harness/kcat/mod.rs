@@ -9,10 +9,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::judge::PATIENCE;
 use crate::kcat::printing::{Running, said};
 use crate::rig::program::Program;
 use crate::rig::sidecar::{PARTITIONS, RETRIES_MAX};
 use crate::rig::stage::Stage;
+use crate::rig::wait::until;
 
 /// Output of kcat, which must succeed.
 pub(crate) fn kcat(address: &str, args: &[&str], input: &str) -> String {
@@ -59,8 +61,11 @@ fn a_nacked_record_returns_until_it_is_a_dead_letter() {
     }
     send(&retry, "bad", "cannot be handled", &last.handed_back());
     let read = ["-C", "-t", &dlq, "-o", "beginning", "-e", "-q", "-J"];
-    let letters = kcat(&address, &read, "");
-    let letters: Vec<Got> = letters.lines().map(Got::of).collect();
+    let mut letters = Vec::new();
+    until(PATIENCE, "the dead letter", || {
+        letters = kcat(&address, &read, "").lines().map(Got::of).collect::<Vec<Got>>();
+        !letters.is_empty()
+    });
     let [letter] = &letters[..] else { panic!("{letters:?}") };
     assert_eq!(letter.text, "bad=cannot be handled");
     assert_eq!(letter.headers["RECONSUME_TIME"], (RETRIES_MAX + 1).to_string());

@@ -36,11 +36,6 @@ pub(crate) fn back_door() -> String {
     variable("CLIENTS_BACK_DOOR").expect("tests/clients/run --upstream sets it")
 }
 
-/// Owner of the retry topics in front of a cluster.
-pub(crate) fn retry_topics() -> String {
-    variable("CLIENTS_RETRY_TOPICS").unwrap_or_else(|| "sidecar".to_owned())
-}
-
 /// Directory in which the brokers keep their data.
 pub(crate) fn dir() -> String {
     variable("CLIENTS_KAFKA").expect("tests/clients/run --upstream sets it")

@@ -66,8 +66,7 @@ impl Sidecar {
         let is_the_cluster = upstream.is_none();
         let cluster = upstream.map(|bootstrap| {
             let tls = login.map(Login::upstream).unwrap_or_default();
-            let place = cluster::retry_topics();
-            format!("upstream: {{bootstrap: '{bootstrap}', retry_topics: {place}{tls}}}\n")
+            format!("upstream: {{bootstrap: '{bootstrap}'{tls}}}\n")
         });
         let config = format!(
             "listen: [{{address: '127.0.0.1:{}'{}}}]\n\
@@ -157,11 +156,6 @@ impl Sidecar {
             .unwrap();
         let seen: Value = serde_json::from_slice(&told.stdout).unwrap();
         seen["kind"].as_str().unwrap().to_owned()
-    }
-
-    /// Text of the log file.
-    pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("sidecar.log")).unwrap()
     }
 
     /// Answer to a GET on the admin port: status line, headers and body.

@@ -1,19 +1,10 @@
-//! Membership for the retry topic: members, their connections and their retry partitions.
+//! Members of groups, and the connections that each was seen on.
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
-
-use crate::engine::{EngineError, LaneSlot};
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
-use crate::wire::assignment::Subscription;
-
-/// Assignors whose user data holds the member's previous assignment.
-const STICKY: &[&str] = &["sticky", "cooperative-sticky"];
-/// Assignor of Kafka Streams, which throws when assignment and task count differ.
-pub(super) const STREAMS: &str = "stream";
 
 impl Router {
     /// Records the member of `group` on this connection.
@@ -41,10 +32,9 @@ impl Router {
         self.bind_member(conn, group, key.clone());
     }
 
-    /// Removes a member of a cluster group: its retries return to the group's queue.
+    /// Removes a member of a cluster group.
     pub(super) fn gone_from(&self, group: &GroupId, key: &MemberId, left: bool) {
         self.members.gone(group, key);
-        self.engine.leave(group, key.clone());
         self.lost(group, key, None, left);
     }
 
@@ -64,18 +54,6 @@ impl Router {
         conn.member(group).or_else(|| conn.token.and_then(|token| self.tokens.member(token, group)))
     }
 
-    /// The retry partition of the connection's member, if it has one.
-    pub(in crate::route) async fn slot_of(
-        &self,
-        conn: &Conn,
-        group: &GroupId,
-    ) -> Result<Option<LaneSlot>, EngineError> {
-        match self.member_of(conn, group) {
-            Some(member) => self.engine.slot_of(group, member).await,
-            None => Ok(None),
-        }
-    }
-
     /// All topics in a listing of topics.
     pub(in crate::route) fn listed(&self) -> BTreeSet<TopicName> {
         let local = self.broker.topics.list();
@@ -83,23 +61,4 @@ impl Router {
         names.extend(self.names.listed().into_iter().filter(|name| self.place(name).is_some()));
         names
     }
-}
-
-/// The metadata of a JoinGroup without our partitions among the owned and previous ones: the
-/// assignor must not count them.
-pub(super) fn without_ours(router: &Router, assignor: &str, metadata: &Bytes) -> Bytes {
-    let Ok(mut subscription) = Subscription::parse(metadata) else { return metadata.clone() };
-    let before = subscription.clone();
-    let is_own = |topic: &str| router.is_own(&TopicName::new(topic));
-    subscription.strip_owned(is_own);
-    if STICKY.contains(&assignor) {
-        subscription.strip_remembered(is_own);
-    }
-    // Unchanged metadata keeps the client's bytes.
-    if subscription == before { metadata.clone() } else { subscription.to_bytes() }
-}
-
-pub(super) fn subscribes(metadata: &Bytes, topic: &TopicName) -> bool {
-    Subscription::parse(metadata)
-        .is_ok_and(|subscription| subscription.topics.iter().any(|known| known == topic))
 }
