@@ -80,6 +80,14 @@ impl TopicIds {
         ids.map(|id| told.names.get(&id).cloned()).collect()
     }
 
+    /// Forgets a topic that is gone: the next one by its name is no news.
+    pub fn forget(&self, topic: &TopicName) {
+        let mut told = self.lock();
+        if let Some(known) = told.topics.pop(topic) {
+            told.names.pop(&known.id);
+        }
+    }
+
     /// Records that the cluster was just queried for this topic.
     pub fn is_asked(&self, topic: &TopicName, now: MonoMs) {
         self.lock().asked.put(topic.clone(), now);

@@ -40,7 +40,7 @@ impl Router {
         if self.upstream.as_ref().is_some_and(|upstream| upstream.came_back(h.client_id.as_ref())) {
             return Err(UpstreamError::Closed.into());
         }
-        self.open_named(h).await;
+        self.open_named(conn, link, h).await?;
         macro_rules! helped {
             (|$request:ident| $answer:expr) => {
                 self.helped(h, async |$request| $answer).await

@@ -340,7 +340,7 @@ impl TopicWriter {
                 Some(error) if kind_of(error) == FailureKind::Denied => {
                     tracing::warn!(
                         %error,
-                        "R0218 the cluster denies this sidecar a producer id: a dead letter may be \
+                        "R0218 the cluster denies this sidecar a producer id: a record may be \
                          written twice; allow IDEMPOTENT_WRITE"
                     );
                     ProducerIdentity::Nobody

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::metadata::MetadataPartition;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use reprise::config::Config;
 use reprise::server::Server;
@@ -200,7 +201,7 @@ async fn a_cluster_application_changes_only_its_address() {
             ClientConfig::new().set("bootstrap.servers", &address).create().unwrap();
         ["orders", "reprise.retry.shop"].map(|topic| {
             let told = asks.fetch_metadata(Some(topic), Duration::from_secs(30)).unwrap();
-            let partitions = told.topics()[0].partitions().iter().map(|of| of.id());
+            let partitions = told.topics()[0].partitions().iter().map(MetadataPartition::id);
             let end = |id| asks.fetch_watermarks(topic, id, Duration::from_secs(30)).unwrap().1;
             partitions.map(end).sum::<i64>()
         })

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::batch::unpack;
+use kafka_protocol::messages::CreatePartitionsRequest;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+
+use crate::support::batch::{plain, unpack};
+use crate::support::client::s;
 use crate::support::{Got, Member, Rec, Server, until};
 
 const RETRY: &str = "reprise.retry.shop";
@@ -127,6 +131,21 @@ fn a_nack_at_another_sidecar_goes_on_counting() {
         commit(&mut member, &at);
     }
     assert_eq!(retries(&mut member, &mut at, 1)[0].reconsume_times(), 4);
+}
+
+#[test]
+fn a_nack_at_an_added_partition_is_taken() {
+    let server = server();
+    let mut member = member(&server);
+    member.client.put("orders", 0, &[Rec::new("a")]);
+    let mut topic = CreatePartitionsTopic::default();
+    (topic.name, topic.count, topic.assignments) = (s(RETRY), PARTITIONS + 1, None);
+    let request = CreatePartitionsRequest::default().with_topics(vec![topic]);
+    assert_eq!(member.client.call(3, &request).results[0].error_code, 0);
+    let nack = Rec::new("a").header("x-retry-origin", "orders-0@0");
+    let nacked = member.client.produce(RETRY, PARTITIONS, plain(&[nack]));
+    assert_eq!(nacked.error_code, 0, "{:?}", nacked.error_message);
+    assert_eq!(retries(&mut member, &mut BTreeMap::new(), 1)[0].text(), "a");
 }
 
 #[test]

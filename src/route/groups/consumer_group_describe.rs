@@ -1,6 +1,4 @@
 //! `ConsumerGroupDescribe` 0–1: epochs, subscriptions, current and target assignments of members.
-//!
-//! The private partition of the retry topic is not shown: the assignor does not distribute it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Access to a group's retries in front of a cluster: the client needs READ on the group.
+//! Nacks and topics of a group in front of a cluster: the client needs READ on the group.
 //!
 //! The sidecar asks the cluster on the client's connection, so that the cluster checks the
 //! principal that authenticated there. The broker closes a connection that has not authenticated.
@@ -7,10 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use kafka_protocol::messages::{
-    FetchRequest, HeartbeatRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest,
-    ProduceRequest, TopicName as WireTopic,
-};
+use kafka_protocol::messages::{HeartbeatRequest, ProduceRequest, TopicName as WireTopic};
 use uuid::Uuid;
 
 use crate::model::GroupId;
@@ -26,14 +23,14 @@ const HEARTBEAT: i16 = 0;
 const NOBODY: &str = "-";
 
 impl Router {
-    /// Groups whose topics this request names and whose READ is unknown on this connection.
+    /// Groups whose retry topics a Produce names, and whose READ is unknown on this connection.
     pub fn unasked(&self, conn: &Conn, head: &RequestHead) -> BTreeSet<GroupId> {
         if self.upstream.is_none() {
             return BTreeSet::new();
         }
         let topics = named(head).into_iter();
         let topics = topics.filter_map(|(name, id)| self.named(&topic_of(&name), id).ok());
-        let groups = topics.filter_map(|name| self.names.group_of(&name));
+        let groups = topics.filter_map(|name| self.names.group_of_retry(&name));
         groups.filter(|group| conn.may_read(group).is_none()).collect()
     }
 
@@ -56,8 +53,8 @@ impl Router {
                 let (peer, client) = (conn.peer, conn.client());
                 tracing::warn!(
                     %group, %peer, %client,
-                    "R0220 the cluster denies this client READ on the group: it gets no retries; \
-                     add the ACL"
+                    "R0220 the cluster denies this client READ on the group: its nacks are \
+                     refused, and no topic is made for it; add the ACL"
                 );
             }
             conn.learn_right(&group, !denied);
@@ -66,19 +63,12 @@ impl Router {
     }
 }
 
-/// Topics in a request to this node, by name or by id.
+/// Topics in a Produce, by name or by id.
 fn named(head: &RequestHead) -> Vec<(WireTopic, Uuid)> {
-    match head.api {
-        Api::Produce => decode::<ProduceRequest>(head)
-            .map(|r| r.topic_data.into_iter().map(|t| (t.name, t.topic_id)).collect()),
-        Api::Fetch => decode::<FetchRequest>(head)
-            .map(|r| r.topics.into_iter().map(|t| (t.topic, t.topic_id)).collect()),
-        Api::ListOffsets => decode::<ListOffsetsRequest>(head)
-            .map(|r| r.topics.into_iter().map(|t| (t.name, Uuid::nil())).collect()),
-        Api::OffsetForLeaderEpoch => decode::<OffsetForLeaderEpochRequest>(head)
-            .map(|r| r.topics.into_iter().map(|t| (t.topic, Uuid::nil())).collect()),
-        _ => return Vec::new(),
+    if head.api != Api::Produce {
+        return Vec::new();
     }
     // The handler of the API reports a malformed request.
-    .unwrap_or_default()
+    let topics = decode::<ProduceRequest>(head).map(|r| r.topic_data).unwrap_or_default();
+    topics.into_iter().map(|topic| (topic.name, topic.topic_id)).collect()
 }

@@ -61,6 +61,7 @@ pub(in crate::route) async fn relayed(
     let response = link.call(head, &request).await?;
     let deleted = response.responses.iter().filter(|result| result.error_code == 0);
     for name in deleted.filter_map(|result| result.name.as_ref().map(topic_of)) {
+        router.topic_ids.forget(&name);
         router.is_gone(&name).await;
     }
     Ok(response)

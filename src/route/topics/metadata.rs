@@ -34,6 +34,8 @@ const NAMELESS_SINCE: i16 = 12;
 const DEAF_LEADERS_SINCE: i16 = 6;
 /// Time in which each broker learns of a new topic and its leaders.
 const NEWS_MS: u64 = 10_000;
+/// Longest wait of one request for a new topic.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between questions about a new topic.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -88,7 +90,10 @@ pub(in crate::route) async fn relayed(
         Some(asked) => asked.is_empty() && head.version < NONE_IS_ALL_SINCE,
     };
     let mut response = ask(conn, link, head, &request).await?;
-    while response.topics.iter().any(|topic| is_news(router, topic)) {
+    let began = router.clock.elapsed();
+    while router.clock.elapsed().saturating_sub(began) < PATIENCE
+        && response.topics.iter().any(|topic| is_news(router, topic))
+    {
         tokio::time::sleep(PAUSE).await;
         response = ask(conn, link, head, &request).await?;
     }
@@ -96,7 +101,7 @@ pub(in crate::route) async fn relayed(
     for topic in response.topics.iter().filter(|topic| topic.error_code == unknown) {
         let Some(name) = topic.name.as_ref().map(topic_of) else { continue };
         if router.open_for(&name).is_some() {
-            router.lose_behind(&name);
+            router.doubt_behind(&name).await;
         }
     }
     for topic in response.topics.iter_mut().filter(|_| all) {

@@ -12,12 +12,13 @@ use crate::engine::RetryPartitionLog;
 use crate::journal::StreamId;
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
+use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::upstream::{
-    GroupLookupError, OwnLinks, TopicWriter, Upstream, UpstreamError, WriteError,
+    GroupLookupError, Link, OwnLinks, TopicSeen, TopicWriter, Upstream, UpstreamError, WriteError,
 };
 use crate::wire::assignment::Subscription;
-use crate::wire::{Api, DecodeError, RequestHead, decode};
+use crate::wire::{Api, DecodeError, RequestHead, ResponseError, decode};
 
 /// The number of each retry topic in the deliveries of its entries.
 pub(super) const NUMBER: StreamId = StreamId(0);
@@ -49,12 +50,20 @@ enum RetryTopicError {
 impl Router {
     /// Opens the retry and dead-letter topics that a request names, before it passes. A topic that
     /// cannot be made gets the cluster's own answer.
-    pub(in crate::route) async fn open_named(&self, head: &RequestHead) {
+    pub(in crate::route) async fn open_named(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+    ) -> Result<(), UpstreamError> {
         if !NAMING.contains(&head.api) || !self.names.may_be_in(&head.body) {
-            return;
+            return Ok(());
         }
         // The handler of the API reports a malformed request.
         for name in named(head).unwrap_or_default() {
+            if self.open_for(&name).is_none() && !self.may_open(conn, link, head, &name).await? {
+                continue;
+            }
             if self.names.is_dead_letters(&name) {
                 self.open_letters(&name).await;
             }
@@ -66,6 +75,22 @@ impl Router {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Whether a client may have the topic made: topics are made with the sidecar's own rights.
+    async fn may_open(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        topic: &TopicName,
+    ) -> Result<bool, UpstreamError> {
+        let Some(group) = self.names.group_of(topic) else { return Ok(false) };
+        if conn.may_read(&group).is_none() {
+            self.ask_rights(conn, link, head, [group.clone()].into()).await?;
+        }
+        Ok(conn.may_read(&group) == Some(true))
     }
 
     /// Age of the opening of a topic in the cluster, in milliseconds.
@@ -162,6 +187,17 @@ impl Router {
             self.retry_topic_lost(&group);
         }
         self.topics_behind.lose_letters(topic);
+    }
+
+    /// Loses a topic that a broker does not know, unless another answer names it: a broker may lag.
+    pub(super) async fn doubt_behind(&self, topic: &TopicName) {
+        let Some(upstream) = &self.upstream else { return };
+        let seen = upstream.see_topic(&mut OwnLinks::default(), topic).await;
+        let is_gone = |seen: TopicSeen| seen.error == Some(ResponseError::UnknownTopicOrPartition);
+        if seen.is_ok_and(is_gone) {
+            self.topic_ids.forget(topic);
+            self.lose_behind(topic);
+        }
     }
 
     async fn open_behind(&self, group: &GroupId) {

@@ -1,5 +1,5 @@
-//! AddPartitionsToTxn 0–3: adds partitions that a transaction will write to. Retry and dead-letter
-//! topics take no part in transactions.
+//! AddPartitionsToTxn 0–3: adds partitions that a transaction will write to. Nacks take no part in
+//! transactions.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::add_partitions_to_txn_response::{

@@ -1,10 +1,13 @@
-//! Clients without the right to READ a group at the cluster: their nacks are refused.
+//! Clients without the right to READ a group at the cluster: their nacks are refused, and no topic is
+//! made for them.
 
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use kafka_protocol::messages::MetadataResponse;
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
+use kafka_protocol::protocol::Encodable;
 use reprise::wire::ResponseError;
 
 use crate::broker::{answer, broker, request};
@@ -12,6 +15,8 @@ use crate::support::batch::plain;
 use crate::support::client::produce_request;
 use crate::support::{Client, Rec, Server};
 
+const RETRY: &str = "reprise.retry.shop";
+const METADATA: i16 = 3;
 const HEARTBEAT: i16 = 12;
 
 /// A broker that answers every Heartbeat with this error, and counts the requests.
@@ -33,7 +38,7 @@ fn judging(error: ResponseError) -> (Server, Arc<AtomicUsize>) {
 /// A nack at the sidecar's first port.
 fn nack(client: &mut Client, origin: &str) -> PartitionProduceResponse {
     let record = Rec::new("x").header("x-retry-origin", origin);
-    let request = produce_request("reprise.retry.shop", 0, plain(&[record]), -1);
+    let request = produce_request(RETRY, 0, plain(&[record]), -1);
     client.call(9, &request).responses.remove(0).partition_responses.remove(0)
 }
 
@@ -48,6 +53,41 @@ fn without_read_nothing_is_nacked() {
     assert_eq!(nack(&mut client, "orders-0@2").error_code, denied);
     assert_eq!(asked.load(Ordering::SeqCst), 1, "one question for each connection and group");
     assert_eq!(server.json("/api/v1/overview")["pending"], 0, "nothing was taken");
+}
+
+#[test]
+fn without_read_no_topic_is_looked_up_or_made() {
+    let naming = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&naming);
+    let addr = broker(move |mut stream: TcpStream| {
+        while let Some(request) = request(&mut stream) {
+            let [api, version] =
+                [0, 2].map(|at| i16::from_be_bytes([request.frame[at], request.frame[at + 1]]));
+            if request.frame.windows(RETRY.len()).any(|bytes| bytes == RETRY.as_bytes()) {
+                seen.lock().unwrap().push((api, version));
+            }
+            let mut body = Vec::new();
+            match (api, version) {
+                (HEARTBEAT, 0) => {
+                    let denied = ResponseError::GroupAuthorizationFailed.code();
+                    body.extend(denied.to_be_bytes());
+                }
+                (METADATA, 12) => {
+                    // No tagged fields in the header.
+                    body.push(0);
+                    MetadataResponse::default().encode(&mut body, 12).unwrap();
+                }
+                _ => return,
+            }
+            answer(&mut stream, request.correlation_id, &body);
+        }
+    });
+    let server = Server::in_front_of(addr, "");
+    let mut client = server.client();
+    for _ in 0..2 {
+        client.metadata(12, &[RETRY]);
+    }
+    assert_eq!(*naming.lock().unwrap(), [(METADATA, 12); 2], "only what was asked");
 }
 
 #[test]

@@ -73,9 +73,16 @@ impl Login {
         }
     }
 
-    /// Configuration behind the bootstrap brokers.
+    /// Configuration behind the bootstrap brokers, with a user of the sidecar's own.
     pub(crate) fn upstream(&self) -> String {
-        self.ca().map(|ca| format!(", tls: {{ca: '{ca}'}}")).unwrap_or_default()
+        let At::Cluster(dir) = &self.at else { return String::new() };
+        let (ca, file) = (dir.join("ca.pem"), dir.join("password"));
+        fs::write(&file, PASSWORD).unwrap();
+        let (ca, file) = (ca.display(), file.display());
+        format!(
+            ", tls: {{ca: '{ca}'}}, sasl: {{mechanism: PLAIN, username: {USER}, \
+             password_file: '{file}'}}"
+        )
     }
 
     pub(crate) fn settings(&self, program: Program) -> Vec<String> {
