@@ -1,5 +1,5 @@
-//! Clients without the right to READ a group at the cluster: their nacks are refused, and no topic is
-//! made for them.
+//! Clients without the right to READ a group at the cluster: their nacks are refused, and no topic
+//! is made for them.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
