@@ -14,16 +14,14 @@ pub enum BrokerError {
     UnknownTopicId,
     #[error("topic {0} exists already")]
     TopicExists(String),
-    /// The name of a retry or dead-letter topic, which exists without CreateTopics.
+    /// The name of a dead-letter topic, which exists without CreateTopics.
     #[error(
-        "topic {name} exists already: it is the {kind} topic of group {group}, which reprise \
+        "topic {name} exists already: it is the dead-letter topic of group {group}, which reprise \
          serves itself; it needs no creating"
     )]
     Served {
         /// Name that the client asked for.
         name: String,
-        /// `retry` or `dead-letter`.
-        kind: &'static str,
         /// Group that owns the topic.
         group: String,
     },

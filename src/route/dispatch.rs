@@ -86,7 +86,7 @@ impl Router {
             Api::Metadata => with!(|r| metadata::answer(self, conn, h, r).await),
             Api::ListOffsets => with!(|r| list_offsets::answer(self, h, r)),
             Api::OffsetForLeaderEpoch => with!(|r| offset_for_leader_epoch::answer(self, r)),
-            Api::FindCoordinator => with!(|r| find_coordinator::answer(self, conn, h, r)),
+            Api::FindCoordinator => with!(|r| find_coordinator::answer(conn, h, r)),
             Api::JoinGroup => with!(|r| join_group::answer(self, conn, h, r).await),
             Api::SyncGroup => with!(|r| sync_group::answer(self, conn, r).await),
             Api::Heartbeat => with!(|r| heartbeat::answer(self, conn, r)),

@@ -29,4 +29,4 @@ mod upstream_dispatch;
 
 pub use produce::{ProduceDelay, ProduceOwner};
 pub use reply::{AnswerFuture, Reply};
-pub use router::{NodeConfig, Router};
+pub use router::{NODE_ID, NodeConfig, Router};

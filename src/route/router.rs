@@ -22,11 +22,13 @@ use crate::route::transactions::pending_transactions::PendingTransactions;
 use crate::socket::Budget;
 use crate::upstream::Upstream;
 
+/// The id of this node by itself, which leads all partitions: the first broker's in Kafka's own
+/// quick start.
+pub const NODE_ID: i32 = 1;
+
 /// Settings of this node that the routes need.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// The node id by itself: the leader of all partitions.
-    pub node_id: i32,
     /// Metadata and Produce create missing topics.
     pub auto_create: bool,
     /// For topics created that way, or with −1 partitions.

@@ -82,7 +82,7 @@ impl Server {
 
     /// The node id of the cluster within.
     pub fn node_id(&self) -> i32 {
-        self.router.config.node_id
+        crate::route::NODE_ID
     }
 
     /// The router of requests, for benchmarks that call it in process.

@@ -51,9 +51,6 @@ use crate::server::{broker_discovery, data_dir, disk_room, housekeeping, release
 use crate::socket::Budget;
 use crate::wire::names::Templates;
 
-/// The id of the first broker in Kafka's own quick start.
-const NODE_ID: i32 = 1;
-
 /// Opens the disk of this machine and locks it for this process.
 pub(super) fn open_disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     let dir = Path::new(&config.data_dir);
@@ -373,7 +370,6 @@ fn names(templates: Templates, core: &DurableCore) -> Names {
 
 fn route_config(config: &Config) -> route::NodeConfig {
     route::NodeConfig {
-        node_id: NODE_ID,
         auto_create: config.topics.auto_create,
         default_partitions: config.topics.default_partitions,
         frame_bytes_max: size(config.limits.frame_bytes),

@@ -3,11 +3,11 @@
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeClusterResponse};
 
-use crate::route::Router;
 use crate::route::clients::broker_addresses::{self, RealBroker};
 use crate::route::clients::conn::Conn;
 use crate::route::convert::text;
 use crate::route::security::authorized_operations::{self, OF_CLUSTER};
+use crate::route::{NODE_ID, Router};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
@@ -22,17 +22,17 @@ pub(in crate::route) fn answer(
     let mut response = DescribeClusterResponse::default();
     response.endpoint_type = request.endpoint_type;
     response.cluster_id = text(router.broker.cluster_id());
-    response.controller_id = BrokerId(router.config.node_id);
-    response.brokers = vec![node(router, conn)];
+    response.controller_id = BrokerId(NODE_ID);
+    response.brokers = vec![node(conn)];
     let is_asked = request.include_cluster_authorized_operations;
     response.cluster_authorized_operations = authorized_operations::told(is_asked, OF_CLUSTER);
     response
 }
 
-fn node(router: &Router, conn: &Conn) -> DescribeClusterBroker {
+fn node(conn: &Conn) -> DescribeClusterBroker {
     let (host, port) = &conn.advertised;
     let mut node = DescribeClusterBroker::default();
-    node.broker_id = BrokerId(router.config.node_id);
+    node.broker_id = BrokerId(NODE_ID);
     node.host = text(host);
     node.port = i32::from(*port);
     node

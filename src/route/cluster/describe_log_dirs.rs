@@ -25,19 +25,17 @@ pub(in crate::route) fn answer(
 ) -> DescribeLogDirsResponse {
     let mut result = DescribeLogDirsResult::default();
     result.log_dir = text(LOG_DIR);
-    if router.upstream.is_none() {
-        result.usable_bytes = i64::try_from(router.broker.free_bytes()).unwrap_or(i64::MAX);
-        result.topics = match request.topics {
-            None => all(router).iter().filter_map(|name| topic(router, name, None)).collect(),
-            Some(asked) => {
-                let one = asked.into_iter().filter_map(|asked| {
-                    let name = topic_of(&asked.topic);
-                    topic(router, &name, Some(&asked.partitions))
-                });
-                one.collect()
-            }
-        };
-    }
+    result.usable_bytes = i64::try_from(router.broker.free_bytes()).unwrap_or(i64::MAX);
+    result.topics = match request.topics {
+        None => all(router).iter().filter_map(|name| topic(router, name, None)).collect(),
+        Some(asked) => {
+            let one = asked.into_iter().filter_map(|asked| {
+                let name = topic_of(&asked.topic);
+                topic(router, &name, Some(&asked.partitions))
+            });
+            one.collect()
+        }
+    };
     let mut response = DescribeLogDirsResponse::default();
     response.results.push(result);
     response

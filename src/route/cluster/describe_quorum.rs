@@ -5,9 +5,9 @@ use kafka_protocol::messages::describe_quorum_response::{
 };
 use kafka_protocol::messages::{BrokerId, DescribeQuorumRequest, DescribeQuorumResponse};
 
-use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text};
+use crate::route::{NODE_ID, Router};
 use crate::wire::{RequestHead, ResponseError};
 
 /// The topic whose one partition has the quorum.
@@ -35,7 +35,7 @@ pub(in crate::route) fn answer(
             partition.partition_index = asked.partition_index;
             partition.error_message = None;
             if is_quorum && asked.partition_index == 0 {
-                partition.leader_id = BrokerId(router.config.node_id);
+                partition.leader_id = BrokerId(NODE_ID);
                 partition.current_voters = vec![voter(router, head.version)];
             } else {
                 partition.error_code = ResponseError::UnknownTopicOrPartition.code();
@@ -49,14 +49,14 @@ pub(in crate::route) fn answer(
         response.topics.push(described);
     }
     if head.version >= NODES_SINCE {
-        response.nodes = vec![node(router, conn)];
+        response.nodes = vec![node(conn)];
     }
     response
 }
 
 fn voter(router: &Router, version: i16) -> ReplicaState {
     let mut voter = ReplicaState::default();
-    voter.replica_id = BrokerId(router.config.node_id);
+    voter.replica_id = BrokerId(NODE_ID);
     if version >= TIMES_SINCE {
         let now = router.clock.now().wall.0;
         (voter.last_fetch_timestamp, voter.last_caught_up_timestamp) = (now, now);
@@ -64,11 +64,11 @@ fn voter(router: &Router, version: i16) -> ReplicaState {
     voter
 }
 
-fn node(router: &Router, conn: &Conn) -> Node {
+fn node(conn: &Conn) -> Node {
     let (host, port) = &conn.advertised;
     let mut listener = Listener::default();
     (listener.name, listener.host, listener.port) = (text(LISTENER), text(host), *port);
     let mut node = Node::default();
-    (node.node_id, node.listeners) = (BrokerId(router.config.node_id), vec![listener]);
+    (node.node_id, node.listeners) = (BrokerId(NODE_ID), vec![listener]);
     node
 }

@@ -10,8 +10,8 @@ use kafka_protocol::messages::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
 };
 
-use crate::route::Router;
 use crate::route::convert::{some_text, topic_of};
+use crate::route::{NODE_ID, Router};
 use crate::wire::ResponseError;
 
 pub(in crate::route) fn alter(
@@ -29,7 +29,7 @@ pub(in crate::route) fn alter(
             one.partition_index = asked.partition_index;
             one.error_message = None;
             let is_there = (0..known).contains(&asked.partition_index);
-            if let Some((error, why)) = refusal(router.config.node_id, is_there, asked) {
+            if let Some((error, why)) = refusal(NODE_ID, is_there, asked) {
                 (one.error_code, one.error_message) = (error.code(), some_text(why));
             }
             result.partitions.push(one);

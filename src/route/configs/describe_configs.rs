@@ -10,12 +10,12 @@ use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
 use crate::broker::settings::{TopicSettings, idle};
 use crate::model::TopicName;
-use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text};
 use crate::route::topics::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::once;
+use crate::route::{NODE_ID, Router};
 use crate::wire::ResponseError;
 
 /// `ConfigResource.Type` of topics and brokers.
@@ -225,7 +225,7 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, DescribeE
 }
 
 fn of_broker(router: &Router, conn: &Conn, name: &str) -> Result<Vec<Setting>, DescribeError> {
-    if !name.is_empty() && name != router.config.node_id.to_string() {
+    if !name.is_empty() && name != NODE_ID.to_string() {
         return Err((ResponseError::InvalidRequest, "there is no broker of that id here"));
     }
     Ok(broker::settings(router, conn))

@@ -6,9 +6,9 @@ use kafka_protocol::messages::list_config_resources_response::ConfigResource;
 use kafka_protocol::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 
 use crate::model::TopicName;
-use crate::route::Router;
 use crate::route::configs::describe_configs::{BROKER, TOPIC};
 use crate::route::convert::text;
+use crate::route::{NODE_ID, Router};
 use crate::wire::{RequestHead, ResponseError};
 
 /// `ConfigResource.Type` in Kafka's order: group, client metrics, broker logger, broker, topic.
@@ -54,7 +54,7 @@ fn names(router: &Router, kind: i8) -> Vec<String> {
             let all: BTreeSet<TopicName> = local.chain(router.names.listed()).collect();
             all.iter().map(ToString::to_string).collect()
         }
-        BROKER => vec![router.config.node_id.to_string()],
+        BROKER => vec![NODE_ID.to_string()],
         _ => Vec::new(),
     }
 }

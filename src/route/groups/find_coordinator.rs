@@ -4,10 +4,10 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
 
-use crate::route::Router;
 use crate::route::clients::broker_addresses::{self, RealBroker};
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text};
+use crate::route::{NODE_ID, Router};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::header::RequestHead;
 
@@ -19,7 +19,6 @@ const TRANSACTION: i8 = 1;
 const BATCHED_SINCE: i16 = 4;
 
 pub(in crate::route) fn answer(
-    router: &Router,
     conn: &Conn,
     head: &RequestHead,
     request: FindCoordinatorRequest,
@@ -42,7 +41,7 @@ pub(in crate::route) fn answer(
                     coordinator.node_id = BrokerId(-1);
                     coordinator.port = -1;
                 } else {
-                    coordinator.node_id = BrokerId(router.config.node_id);
+                    coordinator.node_id = BrokerId(NODE_ID);
                     coordinator.host = text(host);
                     coordinator.port = i32::from(*port);
                 }
@@ -55,7 +54,7 @@ pub(in crate::route) fn answer(
         response.node_id = BrokerId(-1);
         response.port = -1;
     } else {
-        response.node_id = BrokerId(router.config.node_id);
+        response.node_id = BrokerId(NODE_ID);
         response.host = text(host);
         response.port = i32::from(*port);
     }

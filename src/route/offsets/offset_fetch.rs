@@ -197,11 +197,10 @@ pub(in crate::route) async fn relayed(
     head: &RequestHead,
     request: OffsetFetchRequest,
 ) -> Result<OffsetFetchResponse, UpstreamError> {
-    let as_of = router.positions.as_of();
-    let mut response = link.call(head, &request).await?;
-    if head.version < BATCHED_SINCE {
-        if !is_refused(head.version, &response) {
-            let topics = response.topics.iter_mut().map(|topic| {
+    /// The topics before and since version 8 are of two types with the same fields.
+    macro_rules! told_offsets {
+        ($topics:expr) => {{
+            let topics = $topics.iter_mut().map(|topic| {
                 let told = topic.partitions.iter_mut().filter(|told| told.error_code == 0);
                 let told = told.map(|told| ToldOffset {
                     partition: told.partition_index,
@@ -210,21 +209,21 @@ pub(in crate::route) async fn relayed(
                 });
                 (topic_of(&topic.name), told.collect())
             });
-            told(router, &group_of(&request.group_id), as_of, topics.collect()).await;
+            topics.collect()
+        }};
+    }
+    let as_of = router.positions.as_of();
+    let mut response = link.call(head, &request).await?;
+    if head.version < BATCHED_SINCE {
+        if !is_refused(head.version, &response) {
+            let topics = told_offsets!(response.topics);
+            told(router, &group_of(&request.group_id), as_of, topics).await;
         }
         return Ok(response);
     }
     for answer in response.groups.iter_mut().filter(|answer| answer.error_code == 0) {
-        let topics = answer.topics.iter_mut().map(|topic| {
-            let told = topic.partitions.iter_mut().filter(|told| told.error_code == 0);
-            let told = told.map(|told| ToldOffset {
-                partition: told.partition_index,
-                offset: &mut told.committed_offset,
-                metadata: told.metadata.as_deref(),
-            });
-            (topic_of(&topic.name), told.collect())
-        });
-        told(router, &group_of(&answer.group_id), as_of, topics.collect()).await;
+        let topics = told_offsets!(answer.topics);
+        told(router, &group_of(&answer.group_id), as_of, topics).await;
     }
     Ok(response)
 }

@@ -8,7 +8,7 @@ use kafka_protocol::messages::{BrokerId, CreatePartitionsRequest, CreatePartitio
 
 use crate::broker::error::BrokerError;
 use crate::route::convert::{some_text, topic_of, wire_topic};
-use crate::route::{Router, code};
+use crate::route::{NODE_ID, Router, code};
 
 pub(in crate::route) async fn answer(
     router: &Router,
@@ -43,7 +43,7 @@ async fn grow(
     let name = topic_of(&asked.name);
     let has = router.changeable(&name)?.partitions.len();
     router.broker.topics.grow(&name, asked.count, true)?;
-    assigned(router, asked, has)?;
+    assigned(asked, has)?;
     if only_check {
         return Ok(());
     }
@@ -55,14 +55,14 @@ async fn grow(
 }
 
 /// Checks the requested replicas: one list for each new partition, naming this node alone.
-fn assigned(router: &Router, asked: &CreatePartitionsTopic, has: usize) -> Result<(), BrokerError> {
+fn assigned(asked: &CreatePartitionsTopic, has: usize) -> Result<(), BrokerError> {
     let Some(assignments) = &asked.assignments else { return Ok(()) };
     let more = usize::try_from(asked.count).unwrap_or(0).saturating_sub(has);
     if assignments.len() != more {
         let said = format!("{more} partitions more, {} assigned", assignments.len());
         return Err(BrokerError::InvalidAssignment(said));
     }
-    let node = router.config.node_id;
+    let node = NODE_ID;
     let here = |brokers: &[BrokerId]| matches!(brokers, [one] if one.0 == node);
     match assignments.iter().find(|assignment| !here(&assignment.broker_ids)) {
         Some(other) => {

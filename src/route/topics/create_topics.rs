@@ -14,7 +14,7 @@ use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::model::TopicName;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::topics::topic_kind::TopicKind;
-use crate::route::{Router, code};
+use crate::route::{NODE_ID, Router, code};
 use crate::wire::RequestHead;
 
 /// `ConfigSource` of DescribeConfigs and CreateTopics: set on the topic, or a default.
@@ -97,7 +97,7 @@ fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
     match router.place(name) {
         Some(TopicKind::DeadLetters(_)) => {
             let group = group.as_ref().map(ToString::to_string).unwrap_or_default();
-            Some(BrokerError::Served { name: name.to_string(), kind: "dead-letter", group })
+            Some(BrokerError::Served { name: name.to_string(), group })
         }
         Some(TopicKind::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),
         None if router.group_served_here(name).is_some() => None,
@@ -115,7 +115,7 @@ fn spec(router: &Router, asked: &CreatableTopic) -> Result<TopicSpec, BrokerErro
     }
     let partitions = match asked.num_partitions {
         -1 if asked.assignments.is_empty() => router.config.default_partitions,
-        -1 => assigned(router, asked)?,
+        -1 => assigned(asked)?,
         partitions if asked.assignments.is_empty() => partitions,
         partitions => {
             let said = format!("{partitions} partitions, and replicas of some");
@@ -132,8 +132,8 @@ fn spec(router: &Router, asked: &CreatableTopic) -> Result<TopicSpec, BrokerErro
 }
 
 /// Checks that each assigned partition has one replica, on this node; returns the partition count.
-fn assigned(router: &Router, asked: &CreatableTopic) -> Result<i32, BrokerError> {
-    let node = router.config.node_id;
+fn assigned(asked: &CreatableTopic) -> Result<i32, BrokerError> {
+    let node = NODE_ID;
     let mut indexes = BTreeSet::new();
     for partition in &asked.assignments {
         let here = matches!(&partition.broker_ids[..], [one] if one.0 == node);

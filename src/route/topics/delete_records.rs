@@ -33,9 +33,7 @@ pub(in crate::route) async fn answer(
     let mut last = 0;
     for asked in request.topics {
         let name = topic_of(&asked.name);
-        // In front of a cluster the sidecar cannot check the client's right to DELETE.
-        let is_ours = router.upstream.is_none() && router.names.is_dead_letters(&name);
-        let letters = is_ours.then(|| name.clone());
+        let letters = router.names.is_dead_letters(&name).then(|| name.clone());
         let found = router.changeable(&name).map_err(|error| code::of_broker(&error));
         let mut topic = DeleteRecordsTopicResult::default();
         topic.name = asked.name;

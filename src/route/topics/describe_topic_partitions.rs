@@ -10,9 +10,9 @@ use kafka_protocol::messages::{
 };
 
 use crate::model::TopicName;
-use crate::route::Router;
 use crate::route::convert::{topic_of, wire_topic};
 use crate::route::security::authorized_operations::OF_TOPIC;
+use crate::route::{NODE_ID, Router};
 use crate::wire::ResponseError;
 use crate::wire::batch::LEADER_EPOCH;
 
@@ -78,7 +78,7 @@ fn describe(
     topic.topic_id = router.id_of(name, &place);
     topic.topic_authorized_operations = OF_TOPIC;
     let end = place.partitions().min(first.saturating_add(limit));
-    let node = BrokerId(router.config.node_id);
+    let node = BrokerId(NODE_ID);
     topic.partitions = (first..end)
         .map(|index| {
             let mut partition = DescribeTopicPartitionsResponsePartition::default();

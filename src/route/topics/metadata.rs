@@ -21,7 +21,7 @@ use crate::route::security::authorized_operations::{self, OF_CLUSTER, OF_TOPIC};
 use crate::route::topics::topic_ids::{IDS_SINCE, tells_ids};
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::unique_names::once;
-use crate::route::{Router, code};
+use crate::route::{NODE_ID, Router, code};
 use crate::upstream::{Brokers, Link, UpstreamError};
 use crate::wire::batch::LEADER_EPOCH;
 use crate::wire::{Api, RequestHead, ResponseError};
@@ -68,9 +68,9 @@ pub(in crate::route) async fn answer(
         }
     }
     let mut response = MetadataResponse::default();
-    response.brokers = vec![node(router, conn)];
+    response.brokers = vec![node(conn)];
     response.cluster_id = Some(text(router.broker.cluster_id()));
-    response.controller_id = BrokerId(router.config.node_id);
+    response.controller_id = BrokerId(NODE_ID);
     response.topics = topics;
     let is_asked = request.include_cluster_authorized_operations;
     response.cluster_authorized_operations = authorized_operations::told(is_asked, OF_CLUSTER);
@@ -179,10 +179,10 @@ async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse
     }
 }
 
-fn node(router: &Router, conn: &Conn) -> MetadataResponseBroker {
+fn node(conn: &Conn) -> MetadataResponseBroker {
     let (host, port) = &conn.advertised;
     let mut broker = MetadataResponseBroker::default();
-    broker.node_id = BrokerId(router.config.node_id);
+    broker.node_id = BrokerId(NODE_ID);
     broker.host = text(host);
     broker.port = i32::from(*port);
     broker
@@ -258,7 +258,7 @@ pub(super) async fn create_now(
 }
 
 fn found(router: &Router, name: &TopicName, place: &TopicKind) -> MetadataResponseTopic {
-    let node = BrokerId(router.config.node_id);
+    let node = BrokerId(NODE_ID);
     let mut topic = MetadataResponseTopic::default();
     topic.name = Some(wire_topic(name));
     topic.topic_id = router.id_of(name, place);

@@ -2,9 +2,9 @@
 
 use super::{SOURCE_STATIC, Setting, TYPE_BOOLEAN, TYPE_INT, TYPE_LIST, TYPE_LONG, TYPE_STRING};
 use crate::broker::settings::spelled;
-use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::cluster::describe_log_dirs::LOG_DIR;
+use crate::route::{NODE_ID, Router};
 
 const MS_PER_MINUTE: u64 = 60_000;
 const MS_PER_HOUR: u64 = 3_600_000;
@@ -15,16 +15,11 @@ const OFFSETS_RETENTION_MINUTES: i64 = 10_080;
 pub(super) fn settings(router: &Router, conn: &Conn) -> Vec<Setting> {
     let config = &router.config;
     let defaults = router.broker.topics.defaults();
-    let node_id = config.node_id.to_string();
+    let node_id = NODE_ID.to_string();
     let (host, port) = &conn.advertised;
     let protocol = conn.security_protocol();
     let listener = format!("{protocol}://{host}:{port}");
-    // In front of a cluster this node has only retry and dead-letter topics, which have no
-    // retention.
-    let is_alone = router.upstream.is_none();
-    let retention_ms = defaults.retention_ms.filter(|_| is_alone);
-    let retention_bytes = defaults.retention_bytes.filter(|_| is_alone);
-    let roles = if is_alone { "broker,controller" } else { "broker" };
+    let (retention_ms, retention_bytes) = (defaults.retention_ms, defaults.retention_bytes);
     let number = |number: i64| number.to_string();
     let is = |name, value: bool| setting(name, value.to_string(), TYPE_BOOLEAN);
     let text = |name, value: &str| setting(name, value.to_owned(), TYPE_STRING);
@@ -55,7 +50,7 @@ pub(super) fn settings(router: &Router, conn: &Conn) -> Vec<Setting> {
         int("num.partitions", config.default_partitions.to_string()),
         int("offsets.retention.minutes", number(OFFSETS_RETENTION_MINUTES)),
         int("offsets.topic.replication.factor", number(1)),
-        list("process.roles", roles),
+        list("process.roles", "broker,controller"),
         int("socket.request.max.bytes", config.frame_bytes_max.to_string()),
         int("transaction.state.log.min.isr", number(1)),
         int("transaction.state.log.replication.factor", number(1)),
