@@ -72,6 +72,11 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
+    /// The cluster is not ready yet: a later attempt may succeed.
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::TooSlow | Self::NoLeader | Self::UnknownNode(_))
+    }
+
     /// Maps a failed read; the broker's TLS alert becomes [`UpstreamError::Refused`].
     pub(super) fn broken(error: io::Error) -> Self {
         refused_by_peer(&error).map_or_else(|| Self::Io(error), Self::Refused)

@@ -82,15 +82,14 @@ impl Upstream {
             let mut known = known.filter_map(|one| Subscription::parse(&one.member_metadata).ok());
             return Ok(known.any(|known| known.topics.contains(topic)));
         }
+        if links.newest(self, Some(node.0), Api::ConsumerGroupDescribe).await?.is_none() {
+            return Ok(false);
+        }
         let request = ConsumerGroupDescribeRequest::default()
             .with_group_ids(vec![wire_text(group.as_str()).into()]);
         let api = (Api::ConsumerGroupDescribe, CONSUMER_GROUP_DESCRIBE);
-        let told = links.call(self, Some(node.0), api, &request).await;
-        // A broker without this API closes the connection.
-        let told: ConsumerGroupDescribeResponse = match told {
-            Err(UpstreamError::Closed) => return Ok(false),
-            told => told?,
-        };
+        let told: ConsumerGroupDescribeResponse =
+            links.call(self, Some(node.0), api, &request).await?;
         let members = told.groups.iter().flat_map(|group| &group.members);
         let mut names = members.flat_map(|member| &member.subscribed_topic_names);
         Ok(names.any(|name| name.as_str() == topic.as_str()))

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use kafka_protocol::messages::ApiVersionsRequest;
 use kafka_protocol::protocol::{Decodable, Request};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -30,6 +31,8 @@ const RENEWED_AT_PERCENT: u32 = 85;
 const ANY_PATIENCE: Duration = Duration::from_millis(1500);
 /// Bound of those attempts, the first included.
 const ANY_ATTEMPTS_MAX: usize = 3;
+/// The version that each broker serves.
+const API_VERSIONS: i16 = 0;
 /// Map key of the connection to any broker; no node id is negative.
 const ANY: i32 = -1;
 
@@ -58,6 +61,8 @@ struct OwnLink {
     link: Link,
     /// Clock time after which the link is not used: its session ends soon.
     until: Option<Duration>,
+    /// The highest version of each API that the broker serves, once it was asked.
+    newest: BTreeMap<i16, i16>,
 }
 
 /// The sidecar's own connections by node id. A broken one, or one whose session ends, is dropped.
@@ -157,6 +162,29 @@ impl OwnLinks {
         Err(UpstreamError::TooSlow)
     }
 
+    /// The highest version of an API that the broker serves; `None`: it serves none.
+    pub(super) async fn newest(
+        &mut self,
+        upstream: &Upstream,
+        node: Option<i32>,
+        api: Api,
+    ) -> Result<Option<i16>, UpstreamError> {
+        let place = node.unwrap_or(ANY);
+        let is_known = |own: &&OwnLink| !own.newest.is_empty() && upstream.is_fresh(own);
+        if let Some(own) = self.0.get(&place).filter(is_known) {
+            return Ok(own.newest.get(&api.key()).copied());
+        }
+        let request = ApiVersionsRequest::default();
+        let answer = self.call(upstream, node, (Api::ApiVersions, API_VERSIONS), &request).await?;
+        let newest = answer.api_keys.iter().map(|api| (api.api_key, api.max_version));
+        let newest: BTreeMap<i16, i16> = newest.collect();
+        let found = newest.get(&api.key()).copied();
+        if let Some(own) = self.0.get_mut(&place) {
+            own.newest = newest;
+        }
+        Ok(found)
+    }
+
     async fn call_one<Req>(
         &mut self,
         upstream: &Upstream,
@@ -210,7 +238,7 @@ impl Upstream {
         let (link, session) = self.dial_as(node, true).await?;
         let now = self.identity.clock.elapsed();
         let until = session.map(|session| now.saturating_add(session / 100 * RENEWED_AT_PERCENT));
-        Ok(OwnLink { link, until })
+        Ok(OwnLink { link, until, newest: BTreeMap::new() })
     }
 
     /// The `client.id` of the sidecar's own requests. Until the cluster has named its brokers the

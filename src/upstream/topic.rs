@@ -6,11 +6,13 @@ use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
 use crate::model::TopicName;
-use crate::upstream::{Address, Brokers, OwnLinks, Upstream, UpstreamError};
+use crate::upstream::{Address, Brokers, OwnLinks, Upstream, UpstreamError, WriteError};
 use crate::wire::{Api, ResponseError};
 
 /// The first Metadata that can forbid the creation of topics; Kafka 2.1 and 4.x both serve it.
 pub(super) const METADATA: i16 = 4;
+/// The first Metadata that tells topic ids (Kafka 2.8).
+const METADATA_WITH_ID: i16 = 10;
 /// The first Metadata that finds a topic by its id. Each broker that takes a Produce by ids has it.
 const METADATA_BY_ID: i16 = 12;
 /// Bound of the partitions read; no topic has more.
@@ -48,6 +50,25 @@ impl Upstream {
         topic: &TopicName,
     ) -> Result<TopicSeen, UpstreamError> {
         self.see_topic_at(links, None, topic).await
+    }
+
+    /// The id of a topic; `None`: the cluster is older than topic ids.
+    pub async fn topic_id(
+        &self,
+        links: &mut OwnLinks,
+        topic: &TopicName,
+    ) -> Result<Option<Uuid>, WriteError> {
+        if links.newest(self, None, Api::Metadata).await? < Some(METADATA_WITH_ID) {
+            return Ok(None);
+        }
+        let api = (Api::Metadata, METADATA_WITH_ID);
+        let answer: MetadataResponse = links.call(self, None, api, &request(topic)).await?;
+        let told = answer.topics.first().ok_or(WriteError::NoAnswer)?;
+        match ResponseError::try_from_code(told.error_code) {
+            None => Ok(Some(told.topic_id).filter(|id| !id.is_nil())),
+            // A broker may know a new topic later than the others.
+            Some(error) => Err(WriteError::Topic { topic: topic.clone(), error }),
+        }
     }
 
     /// Looks up topics by their ids. The answer leaves out no id.

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    CreateTopicsRequest, CreateTopicsResponse, InitProducerIdRequest, InitProducerIdResponse,
-    ProduceRequest, ProduceResponse,
+    CreateTopicsRequest, CreateTopicsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -31,6 +32,12 @@ const PRODUCE: i16 = 3;
 const INIT_PRODUCER_ID: i16 = 0;
 /// The first version that may leave partitions or replicas to the cluster (Kafka 2.4).
 const CREATE_TOPICS: i16 = 4;
+/// For an older broker, which has to be told the number of replicas.
+const CREATE_TOPICS_OLD: i16 = 2;
+const DESCRIBE_CONFIGS: i16 = 1;
+/// A broker, as a resource of DescribeConfigs.
+const BROKER_RESOURCE: i8 = 4;
+const DEFAULT_REPLICAS: &str = "default.replication.factor";
 const ACKS_ALL: i16 = -1;
 /// Pause between looks for the leaders of a new topic.
 const LEADERLESS: Duration = Duration::from_millis(50);
@@ -285,10 +292,13 @@ impl TopicWriter {
         (topic, partitions): (&TopicName, i32),
         controller: Option<i32>,
     ) -> Result<(), WriteError> {
+        let newest = self.links.newest(upstream, controller, Api::CreateTopics).await?;
+        let is_old = newest < Some(CREATE_TOPICS);
         let mut topic_request = CreatableTopic::default();
         topic_request.name = wire_text(topic.as_str()).into();
         topic_request.num_partitions = partitions;
-        topic_request.replication_factor = REPLICAS;
+        topic_request.replication_factor =
+            if is_old { self.default_replicas(upstream, controller).await? } else { REPLICAS };
         topic_request.configs = CONFIGS
             .iter()
             .map(|(name, value)| {
@@ -301,7 +311,8 @@ impl TopicWriter {
         let mut request = CreateTopicsRequest::default();
         request.topics = vec![topic_request];
         request.timeout_ms = BROKER_WAIT_MS;
-        let api = (Api::CreateTopics, CREATE_TOPICS);
+        let version = if is_old { CREATE_TOPICS_OLD } else { CREATE_TOPICS };
+        let api = (Api::CreateTopics, version);
         let answer: CreateTopicsResponse =
             self.links.call(upstream, controller, api, &request).await?;
         let created = answer.topics.first().ok_or(WriteError::NoAnswer)?;
@@ -317,6 +328,26 @@ impl TopicWriter {
                 Err(WriteError::NotMade { topic: topic.clone(), error, says: message })
             }
         }
+    }
+
+    /// The number of replicas that the controller gives a topic by default; 1 if it does not tell.
+    async fn default_replicas(
+        &mut self,
+        upstream: &Upstream,
+        controller: Option<i32>,
+    ) -> Result<i16, UpstreamError> {
+        let Some(node) = controller else { return Ok(1) };
+        let mut resource = DescribeConfigsResource::default();
+        resource.resource_type = BROKER_RESOURCE;
+        resource.resource_name = wire_text(&node.to_string());
+        resource.configuration_keys = Some(vec![wire_text(DEFAULT_REPLICAS)]);
+        let mut request = DescribeConfigsRequest::default();
+        request.resources = vec![resource];
+        let api = (Api::DescribeConfigs, DESCRIBE_CONFIGS);
+        let answer: DescribeConfigsResponse =
+            self.links.call(upstream, controller, api, &request).await?;
+        let value = answer.results.first().and_then(|result| result.configs.first()?.value.clone());
+        Ok(value.and_then(|value| value.parse().ok()).unwrap_or(1))
     }
 
     /// The producer id, epoch and sequence of the next batch; `None`: not idempotent.

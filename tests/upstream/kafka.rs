@@ -294,7 +294,7 @@ fn create(state: &mut State, asked: &CreateTopicsRequest) -> CreateTopicsRespons
 
 fn versions(state: &State) -> ApiVersionsResponse {
     let mut answer = ApiVersionsResponse::default();
-    let mut keys = vec![(0, 3, 9), (3, 0, 12), (18, 0, 4)];
+    let mut keys = vec![(0, 3, 9), (3, 0, 12), (18, 0, 4), (19, 0, 5)];
     if let Some(door) = &state.door {
         keys.extend([(17, 0, 1), (36, 0, door.version)]);
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kafka_protocol::messages::CreatePartitionsRequest;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 
+use crate::older::older;
 use crate::support::batch::{plain, unpack};
 use crate::support::client::s;
 use crate::support::{Got, Member, Rec, Server, until};
@@ -71,6 +72,16 @@ fn a_due_retry_is_a_record_of_the_cluster() {
     assert_eq!(server.pending("shop").len(), 2, "both are released and not acknowledged");
     commit(&mut member, &at);
     until("the end of both", || server.pending("shop").is_empty());
+}
+
+#[test]
+fn an_older_cluster_gets_a_topic_with_replicas() {
+    let (cluster, addr) = older();
+    cluster.client().create("orders", 1);
+    let server = Server::in_front_of(addr, "retry: {levels: 20ms, partitions: 2}");
+    let mut member = member(&server);
+    assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("r")).error_code, 0);
+    retries(&mut member, &mut BTreeMap::new(), 1);
 }
 
 #[test]

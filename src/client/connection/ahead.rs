@@ -13,8 +13,8 @@ impl Connection {
     pub(super) fn at_once(&self, frame: &RequestFrame) -> Option<(RequestHead, ReadBack)> {
         let Self { router, conn, .. } = self;
         let head = RequestHead::parse(&frame.bytes).ok().filter(|head| head.api == Api::Produce)?;
-        let is_known = router.unasked(conn, &head).is_empty();
-        let back = is_known.then(|| router.named_ahead(conn, &head))?;
+        let is_ready = router.unready(conn, &head).is_empty();
+        let back = is_ready.then(|| router.named_ahead(conn, &head))?;
         back.is_whole().then_some((head, back))
     }
 
@@ -36,10 +36,10 @@ impl Connection {
         head: &RequestHead,
     ) -> Result<ReadBack, CloseCause> {
         let Self { router, conn, .. } = self;
-        let unasked = router.unasked(conn, head);
-        if !unasked.is_empty() {
-            let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked);
-            Box::pin(asked).await.map_err(|error| self.upstream_lost(&error))?;
+        let unready = router.unready(conn, head);
+        if !unready.is_empty() {
+            let ready = router.make_ready(conn, self.linked(link).await?, head, unready);
+            Box::pin(ready).await.map_err(|error| self.upstream_lost(&error))?;
         }
         let mut back = router.named_ahead(conn, head);
         if !back.is_whole() {

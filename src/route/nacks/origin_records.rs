@@ -106,6 +106,9 @@ pub(in crate::route) enum UnreadReason {
     /// A later attempt may succeed.
     #[error("a record it names could not be read back in time")]
     Later,
+    /// The cluster has not let the sidecar open it.
+    #[error("the retry topic of the group is not open yet: send the nack again")]
+    NoTopic,
 }
 
 impl UnreadReason {
@@ -114,6 +117,7 @@ impl UnreadReason {
             // Java producers split a batch that is refused with this error and send it again.
             Self::TooMuch => ResponseError::MessageTooLarge,
             Self::Later => ResponseError::RequestTimedOut,
+            Self::NoTopic => ResponseError::LeaderNotAvailable,
         }
     }
 
@@ -121,7 +125,7 @@ impl UnreadReason {
     pub(in crate::route) fn word(self) -> &'static str {
         match self {
             Self::TooMuch => "too_large",
-            Self::Later => "not_now",
+            Self::Later | Self::NoTopic => "not_now",
         }
     }
 }

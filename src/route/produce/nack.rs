@@ -156,6 +156,9 @@ fn nack(
         mark::NackedRecord::Origin(origin) => (name(router, group, origin.clone()), Some(origin)),
         mark::NackedRecord::None => (NackTarget::Nothing, None),
     };
+    if named == NackTarget::NoDelivery && router.awaits_retry_topic(group) {
+        return Err(InvalidNack::Unread(UnreadReason::NoTopic));
+    }
     let mut raw = record.into_raw();
     raw.headers = headers;
     let (bytes, stored) = match &named {

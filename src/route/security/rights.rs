@@ -23,19 +23,42 @@ const HEARTBEAT: i16 = 0;
 const NOBODY: &str = "-";
 
 impl Router {
-    /// Groups whose retry topics a Produce names, and whose READ is unknown on this connection.
-    pub fn unasked(&self, conn: &Conn, head: &RequestHead) -> BTreeSet<GroupId> {
+    /// Groups whose retry topics a Produce names, with READ unknown on this connection or the topic
+    /// not open.
+    pub fn unready(&self, conn: &Conn, head: &RequestHead) -> BTreeSet<GroupId> {
         if self.upstream.is_none() {
             return BTreeSet::new();
         }
         let topics = named(head).into_iter();
         let topics = topics.filter_map(|(name, id)| self.named(&topic_of(&name), id).ok());
         let groups = topics.filter_map(|name| self.names.group_of_retry(&name));
-        groups.filter(|group| conn.may_read(group).is_none()).collect()
+        let is_ready = |group: &GroupId| match conn.may_read(group) {
+            None => false,
+            Some(may_read) => !may_read || self.topics_behind.partitions(group).is_some(),
+        };
+        groups.filter(|group| !is_ready(group)).collect()
+    }
+
+    /// Asks the cluster for READ on these groups, and opens the retry topics of those with it.
+    pub async fn make_ready(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        groups: BTreeSet<GroupId>,
+    ) -> Result<(), UpstreamError> {
+        let unasked = groups.iter().filter(|group| conn.may_read(group).is_none()).cloned();
+        self.ask_rights(conn, link, head, unasked.collect()).await?;
+        for group in groups.iter().filter(|group| conn.may_read(group) == Some(true)) {
+            if self.has_retry_topic(group) {
+                self.open_behind(group).await;
+            }
+        }
+        Ok(())
     }
 
     /// Asks the cluster for READ on these groups.
-    pub async fn ask_rights(
+    pub(in crate::route) async fn ask_rights(
         &self,
         conn: &Conn,
         link: &mut Link,

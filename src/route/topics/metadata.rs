@@ -33,9 +33,9 @@ const NAMELESS_SINCE: i16 = 12;
 /// First version with `LISTENER_NOT_FOUND`, for a leader without this listener.
 const DEAF_LEADERS_SINCE: i16 = 6;
 /// Time in which each broker learns of a new topic and its leaders.
-const NEWS_MS: u64 = 10_000;
+const NEWS_MS: u64 = 30_000;
 /// Longest wait of one request for a new topic.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between questions about a new topic.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -98,10 +98,14 @@ pub(in crate::route) async fn relayed(
         response = ask(conn, link, head, &request).await?;
     }
     let unknown = ResponseError::UnknownTopicOrPartition.code();
-    for topic in response.topics.iter().filter(|topic| topic.error_code == unknown) {
+    for topic in response.topics.iter_mut().filter(|topic| topic.error_code == unknown) {
         let Some(name) = topic.name.as_ref().map(topic_of) else { continue };
         if router.open_for(&name).is_some() {
             router.doubt_behind(&name).await;
+        }
+        if router.open_for(&name).is_some() || router.may_open_soon(&name) {
+            // The client asks again soon, as for each topic that a broker is about to make.
+            topic.error_code = ResponseError::LeaderNotAvailable.code();
         }
     }
     for topic in response.topics.iter_mut().filter(|_| all) {

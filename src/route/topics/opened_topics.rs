@@ -2,45 +2,90 @@
 //! releases due retries, and dead-letter topics.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use uuid::Uuid;
 
+use crate::journal::StreamId;
 use crate::model::{GroupId, MonoMs, TopicName};
 use crate::upstream::OwnLinks;
 
 /// Bound of dead-letter topics; a forgotten one is looked up again.
 const LETTERS_MAX: usize = 10_000;
 
+/// Look-ups at a time; two for one group follow each other, so that no topic is made twice.
+const TURNS: usize = 8;
+
 /// The opened topics.
 #[derive(Debug, Default)]
 pub struct OpenedTopics {
-    /// `None`: the topic could not be opened, and that was logged.
-    topics: Mutex<BTreeMap<GroupId, Option<OpenedTopic>>>,
+    topics: Mutex<BTreeMap<GroupId, TopicState>>,
     /// Dead-letter topics that are there, by the time of their opening.
     letters: Mutex<BTreeMap<TopicName, MonoMs>>,
     /// A group has retries and no topic.
     pub(super) wants: Notify,
-    /// One look-up at a time, so that two requests do not make one topic twice.
-    pub(super) links: tokio::sync::Mutex<OwnLinks>,
+    openings: [tokio::sync::Mutex<OwnLinks>; TURNS],
+    /// The number of the next topic without an id.
+    next: AtomicU32,
+}
+
+/// A retry topic, as far as the sidecar knows it.
+#[derive(Clone, Copy, Debug)]
+enum TopicState {
+    Open(OpenedTopic),
+    /// The topic cannot be opened.
+    Refused {
+        at: MonoMs,
+        /// The next attempt may succeed.
+        is_passing: bool,
+    },
 }
 
 /// A retry topic that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct OpenedTopic {
-    partitions: i32,
-    at: MonoMs,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenedTopic {
+    pub(super) partitions: i32,
+    /// The number in the deliveries of its entries.
+    pub(super) number: StreamId,
+    pub(super) at: MonoMs,
 }
 
 impl OpenedTopics {
-    /// The number of partitions, if the topic is open.
-    pub(in crate::route) fn partitions(&self, group: &GroupId) -> Option<i32> {
-        self.topics().get(group).copied().flatten().map(|topic| topic.partitions)
+    /// The topic of a group, if it is open.
+    pub(super) fn opened(&self, group: &GroupId) -> Option<OpenedTopic> {
+        match self.topics().get(group)? {
+            TopicState::Open(topic) => Some(*topic),
+            TopicState::Refused { .. } => None,
+        }
     }
 
-    /// The time at which a retry topic was opened.
-    pub(super) fn opened_at(&self, group: &GroupId) -> Option<MonoMs> {
-        self.topics().get(group).copied().flatten().map(|topic| topic.at)
+    /// The number of partitions, if the topic is open.
+    pub(in crate::route) fn partitions(&self, group: &GroupId) -> Option<i32> {
+        self.opened(group).map(|topic| topic.partitions)
+    }
+
+    /// Waits for the turn of a topic's look-up.
+    pub(super) async fn turn(&self, topic: &TopicName) -> tokio::sync::MutexGuard<'_, OwnLinks> {
+        let mut hasher = DefaultHasher::new();
+        topic.hash(&mut hasher);
+        let turns = u64::try_from(TURNS).unwrap_or(1);
+        let turn = usize::try_from(hasher.finish() % turns).unwrap_or(0);
+        let [first, ..] = &self.openings;
+        self.openings.get(turn).unwrap_or(first).lock().await
+    }
+
+    /// The number of a topic: another one for each topic by the same name.
+    pub(super) fn number(&self, id: Option<Uuid>) -> StreamId {
+        match id {
+            Some(id) => {
+                let [.., a, b, c] = id.into_bytes();
+                StreamId(u32::from_be_bytes([0, a, b, c]))
+            }
+            None => StreamId(self.next.load(Ordering::Relaxed)),
+        }
     }
 
     /// The group has retries: its topic is opened soon.
@@ -50,17 +95,27 @@ impl OpenedTopics {
         }
     }
 
-    pub(super) fn set_open(&self, group: &GroupId, partitions: i32, at: MonoMs) {
-        self.topics().insert(group.clone(), Some(OpenedTopic { partitions, at }));
+    pub(super) fn set_open(&self, group: &GroupId, topic: OpenedTopic) {
+        self.topics().insert(group.clone(), TopicState::Open(topic));
     }
 
     pub(super) fn lose(&self, group: &GroupId) {
         self.topics().remove(group);
+        self.next.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that the topic cannot be opened; false: so it was before.
-    pub(super) fn is_refused_anew(&self, group: &GroupId) -> bool {
-        self.topics().insert(group.clone(), None) != Some(None)
+    pub(super) fn is_refused_anew(&self, group: &GroupId, at: MonoMs, is_passing: bool) -> bool {
+        let before = self.topics().insert(group.clone(), TopicState::Refused { at, is_passing });
+        !matches!(before, Some(TopicState::Refused { .. }))
+    }
+
+    /// The time at which the topic could not be opened, and whether the next attempt may succeed.
+    pub(super) fn refused(&self, group: &GroupId) -> Option<(MonoMs, bool)> {
+        match self.topics().get(group)? {
+            TopicState::Refused { at, is_passing } => Some((*at, *is_passing)),
+            TopicState::Open(_) => None,
+        }
     }
 
     /// The time at which a dead-letter topic was opened.
@@ -84,7 +139,7 @@ impl OpenedTopics {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn topics(&self) -> MutexGuard<'_, BTreeMap<GroupId, Option<OpenedTopic>>> {
+    fn topics(&self) -> MutexGuard<'_, BTreeMap<GroupId, TopicState>> {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

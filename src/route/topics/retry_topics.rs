@@ -13,7 +13,6 @@ use crate::engine::RetryPartitionLog;
 use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
 use crate::route::Router;
 use crate::route::topics::topic_kind::TopicKind;
-use crate::route::topics::topics_behind::NUMBER;
 use crate::wire::assignment::Subscription;
 
 /// Settings of a retry topic: a retry is kept until the group has committed past it.
@@ -243,8 +242,9 @@ impl Router {
         offset: i64,
     ) -> Option<LaneOffset> {
         if self.upstream.is_some() {
-            let index = u16::try_from(partition).ok()?;
-            return (offset >= 0).then(|| LaneOffset::in_stream(index, NUMBER.0, offset));
+            let of = self.topics_behind.opened(&self.names.group_of_retry(topic)?)?;
+            let index = u16::try_from(partition).ok().filter(|_| offset >= 0)?;
+            return Some(LaneOffset::in_stream(index, of.number.0, offset));
         }
         let topic = self.broker.topics.find(topic)?;
         let of = topic.partition(partition)?;

@@ -14,17 +14,24 @@ use crate::model::{GroupId, TopicName};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
+use crate::route::topics::opened_topics::OpenedTopic;
 use crate::upstream::{
     GroupLookupError, Link, OwnLinks, TopicSeen, TopicWriter, Upstream, UpstreamError, WriteError,
 };
 use crate::wire::assignment::Subscription;
 use crate::wire::{Api, DecodeError, RequestHead, ResponseError, decode};
 
-/// The number of each retry topic in the deliveries of its entries.
-pub(super) const NUMBER: StreamId = StreamId(0);
+/// Longest wait for a new topic, the leaders of its partitions and the group's coordinator.
+const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Longest wait for a new topic and the leaders of its partitions.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest look for readers.
+const LOOK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Pause between questions to a cluster that is not ready yet.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Time in which a topic that could not be opened is not tried again.
+const REFUSED_MS: u64 = 1_000;
 
 /// Time between looks for readers that are connected elsewhere.
 const LOOK: Duration = Duration::from_secs(5);
@@ -45,6 +52,21 @@ enum RetryTopicError {
     Topic(#[from] WriteError),
     #[error(transparent)]
     Group(#[from] GroupLookupError),
+}
+
+impl RetryTopicError {
+    /// The cluster is not ready yet: the next attempt may succeed.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Topic(WriteError::Upstream(error))
+            | Self::Group(GroupLookupError::Upstream(error)) => error.is_late(),
+            Self::Topic(WriteError::NotMade { error, .. }) => {
+                *error == ResponseError::RequestTimedOut
+            }
+            Self::Topic(error) => error.is_passing(),
+            Self::Group(GroupLookupError::Group(error)) => error.is_retriable(),
+        }
+    }
 }
 
 impl Router {
@@ -95,9 +117,21 @@ impl Router {
 
     /// Age of the opening of a topic in the cluster, in milliseconds.
     pub(super) fn open_for(&self, topic: &TopicName) -> Option<u64> {
-        let retries = || self.topics_behind.opened_at(&self.retry_group(topic)?);
+        let retries = || Some(self.topics_behind.opened(&self.retry_group(topic)?)?.at);
         let at = self.topics_behind.letters_at(topic).or_else(retries)?;
         Some(self.clock.now().mono.since(at))
+    }
+
+    /// Whether the retry topic is one of the cluster behind, and not open.
+    pub(in crate::route) fn awaits_retry_topic(&self, group: &GroupId) -> bool {
+        self.topics_behind.want(group);
+        self.upstream.is_some() && self.topics_behind.opened(group).is_none()
+    }
+
+    /// Whether the cluster is not ready yet to open this topic.
+    pub(super) fn may_open_soon(&self, topic: &TopicName) -> bool {
+        let refused = self.retry_group(topic).and_then(|group| self.topics_behind.refused(&group));
+        refused.is_some_and(|(_, is_passing)| is_passing)
     }
 
     /// Notes that the retry topics among these are read.
@@ -124,6 +158,7 @@ impl Router {
 
     /// Opens the topics of groups with retries, for as long as the server runs.
     pub async fn open_wanted(&self) {
+        let mut links = OwnLinks::default();
         loop {
             for name in self.names.listed() {
                 if let Some(group) = self.retry_group(&name) {
@@ -131,7 +166,7 @@ impl Router {
                 }
             }
             for group in self.engine.groups_unseen().await {
-                self.look_for_readers(&group).await;
+                self.look_for_readers(&mut links, &group).await;
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
@@ -141,18 +176,17 @@ impl Router {
     }
 
     /// Asks the cluster for commits and members that other ways lead to.
-    async fn look_for_readers(&self, group: &GroupId) {
+    async fn look_for_readers(&self, links: &mut OwnLinks, group: &GroupId) {
         let Some(upstream) = &self.upstream else { return };
         let Some(partitions) = self.topics_behind.partitions(group) else { return };
         let topic = self.names.retry_topic(group);
-        let mut links = self.topics_behind.links.lock().await;
         let found = async {
-            let of = (group, upstream.coordinator(&mut links, group).await?);
-            let committed = upstream.committed(&mut links, of, (&topic, partitions)).await?;
-            let is_read = upstream.subscribes(&mut links, of, &topic).await?;
+            let of = (group, upstream.coordinator(links, group).await?);
+            let committed = upstream.committed(links, of, (&topic, partitions)).await?;
+            let is_read = upstream.subscribes(links, of, &topic).await?;
             Ok::<_, GroupLookupError>((committed, is_read))
         };
-        let found = tokio::time::timeout(PATIENCE, found).await;
+        let found = tokio::time::timeout(LOOK_PATIENCE, found).await;
         match found.unwrap_or(Err(UpstreamError::TooSlow.into())) {
             Ok((committed, is_read)) => {
                 let of =
@@ -200,25 +234,41 @@ impl Router {
         }
     }
 
-    async fn open_behind(&self, group: &GroupId) {
+    /// Opens the retry topic of a group, unless that has failed just now.
+    pub(in crate::route) async fn open_behind(&self, group: &GroupId) {
         let Some(upstream) = &self.upstream else { return };
-        if self.topics_behind.partitions(group).is_some() {
+        let topic = self.names.retry_topic(group);
+        if self.is_settled(group) {
             return;
         }
-        let mut links = self.topics_behind.links.lock().await;
-        if self.topics_behind.partitions(group).is_some() {
+        let mut links = self.topics_behind.turn(&topic).await;
+        if self.is_settled(group) {
             return;
         }
-        match self.look_behind(upstream, &mut links, group).await {
-            Ok(partitions) => {
-                let count = i32::try_from(partitions.len()).unwrap_or(i32::MAX);
+        let found = tokio::time::timeout(PATIENCE, async {
+            loop {
+                match self.look_behind(upstream, &mut links, (group, &topic)).await {
+                    Err(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
+                    found => return found,
+                }
+            }
+        });
+        let late = |_| Err(GroupLookupError::from(UpstreamError::TooSlow).into());
+        let found = found.await.unwrap_or_else(late);
+        let now = self.clock.now().mono;
+        match found {
+            Ok((number, committed)) => {
+                let partitions = i32::try_from(committed.len()).unwrap_or(i32::MAX);
+                let log = |committed: Option<i64>| RetryPartitionLog {
+                    stream: number,
+                    committed: committed.unwrap_or(0),
+                };
                 self.names.register(group);
-                self.engine.serve_topic_behind(group, partitions);
-                self.topics_behind.set_open(group, count, self.clock.now().mono);
+                self.engine.serve_topic_behind(group, committed.into_iter().map(log).collect());
+                self.topics_behind.set_open(group, OpenedTopic { partitions, number, at: now });
             }
             Err(error) => {
-                let topic = self.names.retry_topic(group);
-                if !self.topics_behind.is_refused_anew(group) {
+                if !self.topics_behind.is_refused_anew(group, now, error.is_passing()) {
                     tracing::debug!(%group, %topic, %error, "a retry topic is still not open");
                     return;
                 }
@@ -231,6 +281,14 @@ impl Router {
         }
     }
 
+    /// Whether the retry topic is open, or could not be opened just now.
+    fn is_settled(&self, group: &GroupId) -> bool {
+        let now = self.clock.now().mono;
+        let refused = self.topics_behind.refused(group);
+        self.topics_behind.opened(group).is_some()
+            || refused.is_some_and(|(at, _)| now.since(at) < REFUSED_MS)
+    }
+
     /// Makes a dead-letter topic that is missing: the cluster would make it with settings by which
     /// dead letters are deleted.
     async fn open_letters(&self, topic: &TopicName) {
@@ -238,8 +296,7 @@ impl Router {
         if self.topics_behind.letters_at(topic).is_some() {
             return;
         }
-        // One look-up at a time, so that two requests do not make one topic twice.
-        let _links = self.topics_behind.links.lock().await;
+        let _turn = self.topics_behind.turn(topic).await;
         let mut writer = TopicWriter::of_new_topics(1, PATIENCE);
         match writer.partitions(upstream, topic).await {
             Ok(_) => self.topics_behind.add_letters(topic, self.clock.now().mono),
@@ -247,22 +304,20 @@ impl Router {
         }
     }
 
+    /// The number of a retry topic, which is made if it does not exist, and the group's offset in
+    /// each partition.
     async fn look_behind(
         &self,
         upstream: &Upstream,
         links: &mut OwnLinks,
-        group: &GroupId,
-    ) -> Result<Vec<RetryPartitionLog>, RetryTopicError> {
-        let topic = self.names.retry_topic(group);
+        (group, topic): (&GroupId, &TopicName),
+    ) -> Result<(StreamId, Vec<Option<i64>>), RetryTopicError> {
         let mut writer = TopicWriter::of_new_topics(self.new_partitions(group), PATIENCE);
-        let count = writer.partitions(upstream, &topic).await?;
+        let count = writer.partitions(upstream, topic).await?;
+        let id = upstream.topic_id(links, topic).await?;
         let of = (group, upstream.coordinator(links, group).await?);
-        let committed = upstream.committed(links, of, (&topic, count)).await?;
-        let log = |committed: Option<i64>| RetryPartitionLog {
-            stream: NUMBER,
-            committed: committed.unwrap_or(0),
-        };
-        Ok(committed.into_iter().map(log).collect())
+        let committed = upstream.committed(links, of, (topic, count)).await?;
+        Ok((self.topics_behind.number(id), committed))
     }
 }
 

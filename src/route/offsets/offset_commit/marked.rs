@@ -70,7 +70,7 @@ impl From<UnreadReason> for MarkerRefusal {
     fn from(why: UnreadReason) -> Self {
         match why {
             UnreadReason::TooMuch => Self::TooMuch,
-            UnreadReason::Later => Self::Later(why.to_string()),
+            UnreadReason::Later | UnreadReason::NoTopic => Self::Later(why.to_string()),
         }
     }
 }
@@ -161,6 +161,10 @@ pub(super) async fn nack_relayed(
             taking.refuse(one.named, one.committed, &MarkerRefusal::Denied);
         }
         return Ok(taking.refused);
+    }
+    // A hand-out is known once its topic is open.
+    if marked.iter().any(|one| router.retry_group(&one.named.0).is_some()) {
+        router.open_behind(group).await;
     }
     let all: Vec<_> = marked.into_iter().filter_map(|one| taking.begin(one)).collect();
     let mut back = ReadBack::default();
