@@ -49,9 +49,11 @@ pub(super) struct Identity {
 }
 
 /// The last login failed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct LoginBackoff {
     failures: Failures,
+    /// The error of the last login.
+    why: String,
     /// Clock time before which no login is attempted.
     until: Duration,
 }
@@ -84,12 +86,16 @@ impl Identity {
 
     /// Fails during the pause after a refused login.
     fn may_try(&self) -> Result<(), SaslError> {
-        let Some(refused) = *self.refused() else { return Ok(()) };
+        let refused = self.refused();
+        let Some(refused) = refused.as_ref() else { return Ok(()) };
         let left = refused.until.saturating_sub(self.clock.elapsed());
         if left.is_zero() {
             return Ok(());
         }
-        Err(SaslError::Paused { seconds: left.as_secs().saturating_add(1) })
+        Err(SaslError::Paused {
+            why: refused.why.clone(),
+            seconds: left.as_secs().saturating_add(1),
+        })
     }
 
     fn believed(&self, address: &Address) {
@@ -101,12 +107,12 @@ impl Identity {
     fn refuse(&self, address: &Address, error: &SaslError, metrics: &Metrics) {
         metrics.upstream_credentials_refused(&address.to_string());
         let mut refused = self.refused();
-        let mut failures = refused.map_or_else(Failures::default, |refused| refused.failures);
+        let mut failures = refused.take().map_or_else(Failures::default, |known| known.failures);
         let pause = failures.add(PAUSE_FIRST, PAUSE_MOST);
-        *refused =
-            Some(LoginBackoff { failures, until: self.clock.elapsed().saturating_add(pause) });
-        drop(refused);
+        let until = self.clock.elapsed().saturating_add(pause);
         let is_news = failures.count() == 1;
+        *refused = Some(LoginBackoff { failures, why: error.to_string(), until });
+        drop(refused);
         let again_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         if is_news {
             tracing::warn!(

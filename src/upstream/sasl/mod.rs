@@ -76,8 +76,10 @@ pub enum SaslError {
     #[error("it says more than it was asked")]
     Unexpected,
     /// The last login failed, and the pause after it is not over.
-    #[error("it refused our credentials lately; they are tried again in {seconds} s")]
+    #[error("{why}; tried again in {seconds} s")]
     Paused {
+        /// The failure of the last login.
+        why: String,
         /// Time left, rounded up.
         seconds: u64,
     },

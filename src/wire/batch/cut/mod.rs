@@ -89,8 +89,9 @@ pub enum BatchDamage {
     Records(#[from] RecordError),
 }
 
-/// Removes the records at `offsets`, which ascend. A batch that loses all its records stays as an
-/// empty one. A truncated last batch is dropped.
+/// Removes the records at `offsets`, which ascend. A batch that loses all its records is left out;
+/// the last one stays as an empty one, so that clients move past it. Some clients (kafka-go) end at
+/// an empty batch with another one behind it. A truncated last batch is dropped.
 ///
 /// `bytes_max` bounds all decompressed and kept bytes together. A batch over the bound, or one that
 /// cannot be cut, ends the result before it; as the first batch it is an error. An unreadable batch
@@ -111,6 +112,7 @@ pub fn without_from(
     let mut pieces = BatchPieces::of(records);
     let mut end = None;
     let mut left = bytes_max;
+    let mut emptied = None;
     let mut rest = UnparsedBatches(records.clone());
     loop {
         let next = rest.next_batch().and_then(|batch| {
@@ -130,8 +132,13 @@ pub fn without_from(
         match next {
             Ok(Some((batch, cut))) => {
                 end = Some(batch.header.last_offset().saturating_add(1));
+                emptied = None;
                 match cut {
                     None => pieces.pass(&batch),
+                    Some(cut) if is_empty(&cut.batch) => {
+                        pieces.leave_out(&batch);
+                        emptied = Some(cut.batch);
+                    }
                     Some(cut) => {
                         left = left.saturating_sub(cut.unpacked_bytes);
                         pieces.replace(&batch, cut.batch);
@@ -141,6 +148,9 @@ pub fn without_from(
             Err(error) if end.is_none() => return Err(error),
             Ok(None) | Err(_) => break,
         }
+    }
+    if let Some(batch) = emptied {
+        pieces.add(batch);
     }
     let nowhere = if from == i64::MIN { -1 } else { from };
     Ok(Cut { records: pieces.joined(), first: None, end: end.unwrap_or(nowhere) })
@@ -224,6 +234,10 @@ pub fn below(
     without_from(&records.slice(..at), from, without, bytes_max)
 }
 
+fn is_empty(batch: &[u8]) -> bool {
+    BatchHeader::parse(batch).is_ok_and(|header| header.count == 0)
+}
+
 fn has_data(header: &BatchHeader) -> bool {
     !header.is_control() && header.count != 0
 }
@@ -272,6 +286,12 @@ impl<'a> BatchPieces<'a> {
 
     fn replace(&mut self, batch: &Batch, bytes: Bytes) {
         self.leave_out(batch);
+        self.before.push(bytes);
+    }
+
+    fn add(&mut self, bytes: Bytes) {
+        self.flush();
+        self.run = self.run.end..self.run.end;
         self.before.push(bytes);
     }
 

@@ -56,6 +56,18 @@ fn a_batch_without_remaining_records_stays_as_an_empty_one() {
 }
 
 #[test]
+fn only_the_last_of_emptied_batches_stays() {
+    let batch = |from: i64| BatchParameters::of(from, from + 1, &[from, from + 1]).bytes();
+    let all = joined(&[batch(0), batch(2), batch(4), batch(6), batch(8)]);
+    let bases = |cut: Cut| -> Vec<(i64, i32)> {
+        let batches = split(&cut.records);
+        batches.iter().map(|batch| (batch.header.base_offset, batch.header.count)).collect()
+    };
+    let cut = without(&all, &[0, 1, 2, 3, 6, 7, 8, 9], MAX).unwrap();
+    assert_eq!((cut.end, bases(cut)), (10, vec![(4, 2), (8, 0)]));
+}
+
+#[test]
 fn batches_without_cut_records_are_passed_without_a_copy() {
     let batches = [
         BatchParameters::of(0, 9, &[0, 3, 9]).codec(1).bytes(),
@@ -123,7 +135,7 @@ fn a_cut_batch_keeps_no_records_only_below_the_offset() {
         let cut = without_from(&all, from, cut, MAX).unwrap();
         split(&cut.records).iter().map(offsets).collect::<Vec<_>>()
     };
-    assert_eq!(left(6, &[7]), [vec![], vec![10, 11]]);
+    assert_eq!(left(6, &[7]), [vec![10, 11]]);
     assert_eq!(left(5, &[7]), [vec![5], vec![10, 11]]);
     assert_eq!(left(0, &[7]), [vec![2, 5], vec![10, 11]]);
     assert_eq!(left(6, &[11]), [vec![2, 5, 7], vec![10]], "not cut, not touched");
