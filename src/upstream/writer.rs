@@ -297,8 +297,11 @@ impl TopicWriter {
         let mut topic_request = CreatableTopic::default();
         topic_request.name = wire_text(topic.as_str()).into();
         topic_request.num_partitions = partitions;
-        topic_request.replication_factor =
-            if is_old { self.default_replicas(upstream, controller).await? } else { REPLICAS };
+        topic_request.replication_factor = if is_old {
+            self.default_replicas(upstream, topic, controller).await?
+        } else {
+            REPLICAS
+        };
         topic_request.configs = CONFIGS
             .iter()
             .map(|(name, value)| {
@@ -330,13 +333,14 @@ impl TopicWriter {
         }
     }
 
-    /// The number of replicas that the controller gives a topic by default; 1 if it does not tell.
+    /// The number of replicas that the controller gives a topic by default.
     async fn default_replicas(
         &mut self,
         upstream: &Upstream,
+        topic: &TopicName,
         controller: Option<i32>,
-    ) -> Result<i16, UpstreamError> {
-        let Some(node) = controller else { return Ok(1) };
+    ) -> Result<i16, WriteError> {
+        let node = controller.ok_or(WriteError::NoAnswer)?;
         let mut resource = DescribeConfigsResource::default();
         resource.resource_type = BROKER_RESOURCE;
         resource.resource_name = wire_text(&node.to_string());
@@ -346,7 +350,13 @@ impl TopicWriter {
         let api = (Api::DescribeConfigs, DESCRIBE_CONFIGS);
         let answer: DescribeConfigsResponse =
             self.links.call(upstream, controller, api, &request).await?;
-        let value = answer.results.first().and_then(|result| result.configs.first()?.value.clone());
+        let told = answer.results.first().ok_or(WriteError::NoAnswer)?;
+        if let Some(error) = ResponseError::try_from_code(told.error_code) {
+            let says = format!("its {DEFAULT_REPLICAS} is not known: {error}");
+            return Err(WriteError::NotMade { topic: topic.clone(), error, says });
+        }
+        // Kafka's own default is 1.
+        let value = told.configs.first().and_then(|config| config.value.as_ref());
         Ok(value.and_then(|value| value.parse().ok()).unwrap_or(1))
     }
 

@@ -64,7 +64,7 @@ def polled(consumer):
 
 def storms(consumer):
     while True:
-        waiting = [good(record) for record in consumer.consume(num_messages=50, timeout=0.2)]
+        waiting = [good(record) for record in consumer.consume(num_messages=50, timeout=0.5)]
         paused = consumer.assignment()
         consumer.pause(paused)
         failed = set()
