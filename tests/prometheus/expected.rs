@@ -27,7 +27,7 @@ pub(crate) const EXACT: &[Exact] = &[
     stat("Live members", 2.0),
     stat("Pending", 5.0),
     stat("Breakers open", 0.0),
-    stat("Dead letters now", 1.0),
+    stat("Dead letters now", 2.0),
     stat("In flight", 2.0),
     stat("Waiting retries", 2.0),
     stat("Due retries", 0.0),
@@ -72,7 +72,7 @@ pub(crate) const EXACT: &[Exact] = &[
 
 /// Alerts that fire at once after the story, and how many of each.
 pub(crate) const ALERTS: &[(&str, Option<f64>)] = &[
-    ("RepriseNewDeadLetters", Some(1.0)),
+    ("RepriseNewDeadLetters", Some(2.0)),
     ("RepriseDown", None),
     ("RepriseDeadLettersHeld", None),
 ];
