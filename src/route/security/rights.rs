@@ -39,7 +39,7 @@ impl Router {
         groups.filter(|group| !is_ready(group)).collect()
     }
 
-    /// Asks the cluster for READ on these groups, and opens the retry topics of those with it.
+    /// Opens the retry topics of those groups that the client may READ.
     pub async fn make_ready(
         &self,
         conn: &Conn,
@@ -47,42 +47,40 @@ impl Router {
         head: &RequestHead,
         groups: BTreeSet<GroupId>,
     ) -> Result<(), UpstreamError> {
-        let unasked = groups.iter().filter(|group| conn.may_read(group).is_none()).cloned();
-        self.ask_rights(conn, link, head, unasked.collect()).await?;
-        for group in groups.iter().filter(|group| conn.may_read(group) == Some(true)) {
-            if self.has_retry_topic(group) {
-                self.open_behind(group).await;
+        for group in groups {
+            if self.may_read(conn, (link, head), &group).await? && self.has_retry_topic(&group) {
+                self.open_behind(&group).await;
             }
         }
         Ok(())
     }
 
-    /// Asks the cluster for READ on these groups.
-    pub(in crate::route) async fn ask_rights(
+    /// Whether the client may READ the group. The cluster is asked once on each connection.
+    pub(in crate::route) async fn may_read(
         &self,
         conn: &Conn,
-        link: &mut Link,
-        head: &RequestHead,
-        groups: BTreeSet<GroupId>,
-    ) -> Result<(), UpstreamError> {
-        for group in groups {
-            let mut beat = HeartbeatRequest::default();
-            beat.group_id = wire_group(&group);
-            beat.generation_id = -1;
-            beat.member_id = crate::route::convert::text(NOBODY);
-            let answer = link.call_at(Api::Heartbeat, HEARTBEAT, head, &beat).await?;
-            let denied = ResponseError::GroupAuthorizationFailed.code() == answer.error_code;
-            if denied {
-                let (peer, client) = (conn.peer, conn.client());
-                tracing::warn!(
-                    %group, %peer, %client,
-                    "R0220 the cluster denies this client READ on the group: its nacks are \
-                     refused, and no topic is made for it; add the ACL"
-                );
-            }
-            conn.learn_right(&group, !denied);
+        (link, head): (&mut Link, &RequestHead),
+        group: &GroupId,
+    ) -> Result<bool, UpstreamError> {
+        if let Some(known) = conn.may_read(group) {
+            return Ok(known);
         }
-        Ok(())
+        let mut beat = HeartbeatRequest::default();
+        beat.group_id = wire_group(group);
+        beat.generation_id = -1;
+        beat.member_id = crate::route::convert::text(NOBODY);
+        let answer = link.call_at(Api::Heartbeat, HEARTBEAT, head, &beat).await?;
+        let denied = ResponseError::GroupAuthorizationFailed.code() == answer.error_code;
+        if denied {
+            let (peer, client) = (conn.peer, conn.client());
+            tracing::warn!(
+                %group, %peer, %client,
+                "R0220 the cluster denies this client READ on the group: its nacks are refused, \
+                 and no topic is made for it; add the ACL"
+            );
+        }
+        conn.learn_right(group, !denied);
+        Ok(!denied)
     }
 }
 

@@ -109,10 +109,7 @@ impl Router {
         topic: &TopicName,
     ) -> Result<bool, UpstreamError> {
         let Some(group) = self.names.group_of(topic) else { return Ok(false) };
-        if conn.may_read(&group).is_none() {
-            self.ask_rights(conn, link, head, [group.clone()].into()).await?;
-        }
-        Ok(conn.may_read(&group) == Some(true))
+        self.may_read(conn, (link, head), &group).await
     }
 
     /// Age of the opening of a topic in the cluster, in milliseconds.
@@ -124,7 +121,6 @@ impl Router {
 
     /// Whether the retry topic is one of the cluster behind, and not open.
     pub(in crate::route) fn awaits_retry_topic(&self, group: &GroupId) -> bool {
-        self.topics_behind.want(group);
         self.upstream.is_some() && self.topics_behind.opened(group).is_none()
     }
 
@@ -245,9 +241,11 @@ impl Router {
         if self.is_settled(group) {
             return;
         }
+        let mut writer = TopicWriter::of_new_topics(self.new_partitions(group), PATIENCE);
         let found = tokio::time::timeout(PATIENCE, async {
             loop {
-                match self.look_behind(upstream, &mut links, (group, &topic)).await {
+                let by = (&mut writer, &mut *links);
+                match self.look_behind(upstream, by, (group, &topic)).await {
                     Err(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
                     found => return found,
                 }
@@ -309,10 +307,9 @@ impl Router {
     async fn look_behind(
         &self,
         upstream: &Upstream,
-        links: &mut OwnLinks,
+        (writer, links): (&mut TopicWriter, &mut OwnLinks),
         (group, topic): (&GroupId, &TopicName),
     ) -> Result<(StreamId, Vec<Option<i64>>), RetryTopicError> {
-        let mut writer = TopicWriter::of_new_topics(self.new_partitions(group), PATIENCE);
         let count = writer.partitions(upstream, topic).await?;
         let id = upstream.topic_id(links, topic).await?;
         let of = (group, upstream.coordinator(links, group).await?);

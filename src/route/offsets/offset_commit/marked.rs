@@ -153,10 +153,7 @@ pub(super) async fn nack_relayed(
     if marked.is_empty() {
         return Ok(taking.refused);
     }
-    if conn.may_read(group).is_none() {
-        router.ask_rights(conn, link, head, [group.clone()].into()).await?;
-    }
-    if conn.may_read(group) != Some(true) {
+    if !router.may_read(conn, (&mut *link, head), group).await? {
         for one in marked {
             taking.refuse(one.named, one.committed, &MarkerRefusal::Denied);
         }

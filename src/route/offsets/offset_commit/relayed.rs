@@ -186,10 +186,7 @@ pub(in crate::route) async fn may_commit(
 ) -> Result<Option<ResponseError>, UpstreamError> {
     let (group, member) = (group_of(&request.group_id), MemberId::new(&request.member_id));
     if request.member_id.is_empty() {
-        if conn.may_read(&group).is_none() {
-            router.ask_rights(conn, link, head, [group.clone()].into()).await?;
-        }
-        let denied = conn.may_read(&group) != Some(true);
+        let denied = !router.may_read(conn, (&mut *link, head), &group).await?;
         return Ok(denied.then_some(ResponseError::GroupAuthorizationFailed));
     }
     let epoch = request.generation_id_or_member_epoch;

@@ -135,13 +135,14 @@ pub fn without_from(
                 emptied = None;
                 match cut {
                     None => pieces.pass(&batch),
-                    Some(cut) if is_empty(&cut.batch) => {
-                        pieces.leave_out(&batch);
-                        emptied = Some(cut.batch);
-                    }
                     Some(cut) => {
                         left = left.saturating_sub(cut.unpacked_bytes);
-                        pieces.replace(&batch, cut.batch);
+                        if is_empty(&cut.batch) {
+                            pieces.leave_out(&batch);
+                            emptied = Some(cut.batch);
+                        } else {
+                            pieces.replace(&batch, cut.batch);
+                        }
                     }
                 }
             }
