@@ -18,7 +18,8 @@ use crate::rig::wait::until;
 
 /// Output of kcat, which must succeed.
 pub(crate) fn kcat(address: &str, args: &[&str], input: &str) -> String {
-    let told = said(Command::new("kcat").args(["-b", address]).args(args), input);
+    // kcat waits 5 s for metadata, too little for a cluster that makes topics on a busy machine.
+    let told = said(Command::new("kcat").args(["-b", address, "-m", "60"]).args(args), input);
     assert!(told.good, "{args:?}: {told:?}");
     told.out
 }
