@@ -53,7 +53,7 @@ fn fetch_us(partitions: i32) -> f64 {
 fn joined(detector: &mut Detector, now: Moment, member: i32) -> MemberFetch {
     let id = MemberId::new(&format!("m{member}"));
     detector.handle(now, GroupObservation::Assigned { member: id.clone(), epoch: 1 });
-    MemberFetch { member: id, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false }
+    MemberFetch { member: id, came: now.mono, conn: 1, max_wait_ms: 500, retry_topic: None }
 }
 
 fn fetch(detector: &mut Detector, now: Moment, by: &MemberFetch, first: i32, offset: i64) {

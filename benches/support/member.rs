@@ -119,8 +119,8 @@ impl Member {
 
     /// Commits everything fetched so far, and these offsets of other topics.
     pub(crate) fn commit_beside(&mut self, others: &[(&str, i32, i64)]) {
-        let lane = (self.topic.as_str(), self.partition, self.next);
-        let topics = std::iter::once(&lane).chain(others).map(|(topic, partition, offset)| {
+        let place = (self.topic.as_str(), self.partition, self.next);
+        let topics = std::iter::once(&place).chain(others).map(|(topic, partition, offset)| {
             let partition = OffsetCommitRequestPartition::default()
                 .with_partition_index(*partition)
                 .with_committed_offset(*offset);

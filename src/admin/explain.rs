@@ -83,7 +83,6 @@ async fn of_record<S: Source>(
             (view.topic.as_str(), view.partition) == (named.topic.as_str(), named.partition)
         };
         now.partitions.retain(is_of);
-        now.alone.clear();
         told.now.push(now);
     }
     if told.past.is_empty() && told.now.iter().all(|now| now.partitions.is_empty()) {

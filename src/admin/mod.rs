@@ -62,8 +62,8 @@ pub use views::action_request::{
     ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction,
 };
 pub use views::explanation::{
-    AloneView, GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView,
-    SuspectView, SuspectsView,
+    GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView, SuspectView,
+    SuspectsView,
 };
 pub use views::failed_record::{FailedRecord, FailedRefused, FailedTaken};
 pub use views::fingerprint::{

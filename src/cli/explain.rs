@@ -27,7 +27,6 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
         out.push(format!("breaker       {breaker}"));
     }
     out.extend(items(explained, "suspects").flat_map(suspects));
-    out.extend(items(explained, "alone").map(alone));
     out.extend(unusual.into_iter().flatten());
     out.extend(items(explained, "advice").map(|advice| format!("note: {}", text(advice))));
     if out.len() == before {
@@ -82,12 +81,6 @@ fn lasted(ms: u64) -> String {
         10_000..600_000 => format!("{} s", ms / 1000),
         _ => format!("{} min", ms / 60_000),
     }
-}
-
-fn alone(alone: &Value) -> String {
-    let retry = alone.get("retry").and_then(Value::as_str).map_or("a retry".to_owned(), defused);
-    let said = |key: &str| defused(&cell(alone, key));
-    format!("{retry}  goes alone at {}: {}", said("member"), said("stands"))
 }
 
 /// The history of a record as lines, oldest first.

@@ -166,7 +166,7 @@ fn policy(retry: &Retry) -> Policy {
         keep_dead_letters: retry.dead_letters.keep,
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_retention_ms: retry.dead_letters.retention.map(ms),
-        lane: retry.delivery != RetryDelivery::Off,
+        has_retries: retry.delivery != RetryDelivery::Off,
         partitions: retry.partitions,
         in_place: retry.delivery == RetryDelivery::InPlace
             || retry.order.mode == OrderMode::Partition,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn inference_rules_depend_on_lane_and_group_rule() {
+    fn inference_rules_depend_on_delivery_and_group_rule() {
         let text = "retry: {crash_limit: 5, isolation_timeout: 2s}
 groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back: retry},
          {match: place, delivery: in-place, crash_limit: 1,
@@ -261,7 +261,7 @@ groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back
         let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
         let of = |group: &str| {
             let policy = policies.of(&group.into());
-            (policy.inference, policy.in_place, policy.lane)
+            (policy.inference, policy.in_place, policy.has_retries)
         };
         assert_eq!(of("auto"), (true, false, true));
         assert_eq!(of("place"), (true, true, true));

@@ -64,7 +64,7 @@ mod tests {
     fn settings_are_not_taken_for_service_variables() {
         for name in [
             "REPRISE_LISTEN",
-            "REPRISE_RETRY__LANE",
+            "REPRISE_RETRY__DELIVERY",
             "REPRISE_PORT",
             "REPRISE_PORT_9092",
             "REPRISE_PORT_9092_HTTP",

@@ -62,7 +62,7 @@ pub(super) fn check_sum(bytes: u64) -> Result<(), EngineError> {
 fn named_bytes(store: &Store, group: &GroupId, named: &NackTarget) -> u64 {
     let id = match named {
         NackTarget::Origin(origin) => store.by_origin(group, origin),
-        NackTarget::Lane(lane) => store.by_lane(group, *lane),
+        NackTarget::Delivery(place) => store.by_place(group, *place),
         NackTarget::Nothing
         | NackTarget::Unreadable
         | NackTarget::NoDelivery

@@ -105,10 +105,7 @@ impl Driver {
                 LedgerOutput::Fact(fact) => facts.push(fact),
                 LedgerOutput::Answer(given) => answer = Some(given),
                 LedgerOutput::Wake { group } if group.as_str() == DELAYED => self.delayed_due(),
-                LedgerOutput::Wake { group } if self.mover.has_topic(&group) => {
-                    self.mover.wake(&group);
-                }
-                LedgerOutput::Wake { group } => self.wakes.wake(&group),
+                LedgerOutput::Wake { group } => self.mover.wake(&group),
             }
         }
         (answer, facts)

@@ -10,7 +10,6 @@ use crate::engine::delayed::DelayedState;
 use crate::engine::detectors::Detectors;
 use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::facts::UnwrittenBodies;
-use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::job::Jobs;
 use crate::engine::letters::final_log::FinalLog;
 use crate::engine::letters::quota_levels::{Fill, telling};
@@ -42,7 +41,6 @@ pub struct Driver {
     pub(super) journal: Journal,
     pub(super) commands: Receiver<Command>,
     pub(super) unwritten: UnwrittenBodies,
-    pub(super) wakes: Arc<FetchWaiters>,
     pub(super) render: Render,
     pub(super) finals: Arc<FinalLog>,
     pub(super) clock: Clock,

@@ -24,12 +24,6 @@ pub enum EngineError {
     /// The batch has an older epoch of the producer.
     #[error("a newer epoch of this producer has written already")]
     InvalidProducerEpoch,
-    /// The commit lies beyond the last delivery of its slot.
-    #[error("the committed offset lies beyond the last record handed out")]
-    CommitBeyondHandOut,
-    /// All 65 536 slots of the group are assigned.
-    #[error("the group has no free lane slot; more than 65536 members")]
-    NoSlot,
     /// An invalid request of an operator.
     #[error("an action takes at most 1000 entries, and a redrive the record of each")]
     BadAction,

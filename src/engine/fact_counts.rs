@@ -18,12 +18,7 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
             }
             metrics.retry_scheduled(group, level_of(*level));
         }
-        (
-            RetryState::Inflight { since, .. }
-            | RetryState::Alone { since, .. }
-            | RetryState::Released { since, .. },
-            Evidence::HandOut,
-        ) => {
+        (RetryState::Released { since, .. }, Evidence::HandOut) => {
             let late_ms = entry.last_due.map_or(0, |due| since.since(due));
             metrics.retry_redelivered(group, level_of(entry.last_level), seconds(late_ms));
         }

@@ -9,7 +9,7 @@ use crate::engine::kind;
 use crate::engine::render::Render;
 use crate::engine::store::Store;
 use crate::journal::{EncodedHead, EntryRef, Journal, NewEntry, StreamAppend};
-use crate::model::{EntryId, GroupId, RetryPartition};
+use crate::model::EntryId;
 use crate::retry::{Entry, Fact, PayloadChange, encode_fact};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
@@ -71,14 +71,9 @@ pub(super) fn new_entry(
                 None => NewEntry::plain(kind::FACT, head, Bytes::new()),
             })
         }
-        Fact::Slot { group, slot, .. } => Ok(keyed_slot(group, *slot, head)),
         Fact::Tables { .. } => Ok(NewEntry::keyed(kind::TABLES, TABLES_KEY, head, Bytes::new())),
         Fact::Forgotten { .. } => Ok(NewEntry::plain(kind::FACT, head, Bytes::new())),
     }
-}
-
-fn keyed_slot(group: &GroupId, slot: RetryPartition, head: EncodedHead) -> NewEntry {
-    NewEntry::keyed(kind::SLOT, slot_key(group, slot), head, Bytes::new())
 }
 
 /// The stored bytes of an entry's record.
@@ -135,11 +130,4 @@ fn bare(
         headers: Headers::default(),
     };
     dead_letter(journal, render, &told, head, &record)
-}
-
-fn slot_key(group: &GroupId, slot: RetryPartition) -> Bytes {
-    let mut key = Vec::with_capacity(group.as_str().len() + 2);
-    key.extend(slot.0.to_be_bytes());
-    key.extend(group.as_str().as_bytes());
-    key.into()
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::store::Store;
 use crate::model::{GroupId, WallMs};
-use crate::retry::{Entries, EntryCounts, SlotRecord};
+use crate::retry::{Entries, EntryCounts};
 
 /// One group, for the admin port and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +16,6 @@ pub struct GroupSummary {
     pub first_due: Option<WallMs>,
     /// Time of the oldest delivery that is not settled.
     pub oldest_out: Option<WallMs>,
-    /// Retry partitions (slots), assigned or not.
-    pub slots: Vec<SlotRecord>,
 }
 
 impl GroupSummary {
@@ -29,7 +27,6 @@ impl GroupSummary {
             due: store.count_due(group, now),
             first_due: store.next_due(group, None),
             oldest_out: store.oldest_out(group),
-            slots: store.slots(group),
         }
     }
 }

@@ -3,29 +3,23 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use tokio::sync::Notify;
-
 use crate::engine::command::{Command, PendingReply, Request};
 use crate::engine::detectors::Detectors;
 use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::error::EngineError;
-use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::letters::final_log::FinalLog;
 use crate::engine::mover::RetryReaders;
 use crate::engine::mover::release_queue::ReleaseQueue;
 use crate::engine::render::Render;
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::Journal;
-use crate::model::GroupId;
 use crate::observe::Metrics;
-use crate::retry::LedgerInput;
 
 /// Sends commands to the driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(super) commands: Sender<Command>,
     pub(super) journal: Journal,
-    pub(super) wakes: Arc<FetchWaiters>,
     pub(super) render: Render,
     pub(super) finals: Arc<FinalLog>,
     pub(super) trouble: EngineTrouble,
@@ -65,11 +59,6 @@ impl Engine {
     /// Stops the driver after the commands queued before.
     pub fn stop(&self) {
         self.tell(Command::Stop);
-    }
-
-    /// Wakes `waker` once when an entry of the group may be due.
-    pub fn watch(&self, group: &GroupId, waker: &Arc<Notify>) {
-        self.wakes.watch(group, waker);
     }
 
     /// Queues a request at once; the future waits for the answer and its durability.
@@ -120,9 +109,5 @@ impl Engine {
     /// Queues an event, whose answer nobody waits for.
     pub(super) fn report<R: Request<Answer = ()>>(&self, event: R) {
         self.tell(Command::call(event).0);
-    }
-
-    pub(super) fn tell_ledger(&self, input: LedgerInput) {
-        self.tell(Command::Tell(Box::new(input)));
     }
 }

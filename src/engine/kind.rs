@@ -4,14 +4,12 @@ use crate::journal::EntryKind;
 
 /// An entry begins: head = fact, body = the record's bytes.
 pub(super) const BEGINS: EntryKind = EntryKind(64);
-/// A later fact of an entry or a slot: head = fact.
+/// A later fact of an entry: head = fact.
 pub(super) const FACT: EntryKind = EntryKind(65);
 /// A dead letter: head = fact, body = its record batch; also a batch of the dead-letter topic.
 pub(super) const DEAD_LETTER: EntryKind = EntryKind(66);
 /// The last batches of a producer to a retry topic; key: group, producer id.
 pub(super) const STAMP: EntryKind = EntryKind(67);
-/// A slot: head = fact; key: slot, group. Only the latest counts.
-pub(super) const SLOT: EntryKind = EntryKind(68);
 /// The delay tables last checked: head = fact; one key.
 pub(super) const TABLES: EntryKind = EntryKind(69);
 /// Progress of forwarding a topic's dead letters: head = the progress; key: the topic.
@@ -37,5 +35,5 @@ pub(super) const JOB: EntryKind = EntryKind(82);
 
 /// True when the head of an entry of this kind is a fact of the retry ledger.
 pub(super) fn is_fact(kind: EntryKind) -> bool {
-    matches!(kind, BEGINS | FACT | DEAD_LETTER | SLOT | TABLES | WAITS)
+    matches!(kind, BEGINS | FACT | DEAD_LETTER | TABLES | WAITS)
 }

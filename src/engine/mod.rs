@@ -26,7 +26,6 @@ mod engine_trouble;
 mod error;
 mod fact_counts;
 mod facts;
-mod fetch_waiters;
 mod group_summary;
 mod handle;
 mod job;
@@ -49,8 +48,7 @@ pub use arrival::Arrival;
 pub use audit::AuditRecord;
 pub use batch_limits::RECORD_BYTES_MAX;
 pub use command::{
-    EntryState, ImportBatch, ImportRequest, LaneSlot, OPERATE_MAX, OperateRequest, RetryBatch,
-    SettleRequest,
+    EntryState, ImportBatch, ImportRequest, OPERATE_MAX, OperateRequest, SettleRequest,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, EntrySource};
 pub use driver::Driver;
@@ -75,5 +73,5 @@ pub use store::{Flusher, Shape, ShapeList, ShapeView, TakenEntry};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
 pub use group_summary::GroupSummary;
-pub use render::{LaneRecord, dead_letter_headers};
+pub use render::dead_letter_headers;
 pub use topic_ids::TopicIds;

@@ -7,7 +7,7 @@ use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::journal::EntryKind;
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicPartition, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicPartition, WallMs};
 use crate::retry::detector::WindowRecord;
 use crate::retry::suspects::{SetRecord, SuspectsRecord};
 use crate::retry::{Cause, DELAYED, Disposition, Entry, Fact, decode_fact};
@@ -22,7 +22,7 @@ pub enum HistoryQuery {
     /// By its origin, in one group or in all.
     Origin(Option<GroupId>, Origin),
     /// By one of its deliveries through the retry topic.
-    HandOut(GroupId, LaneOffset),
+    HandOut(GroupId, RetryPlace),
 }
 
 /// An event of the record in one group.
@@ -62,11 +62,11 @@ impl Engine {
     /// others wait for.
     pub fn past(&self, sought: &HistoryQuery) -> Result<Vec<RecordEvent>, EngineError> {
         let mut teller = Teller::new(sought.clone());
-        if let HistoryQuery::HandOut(group, lane) = sought {
+        if let HistoryQuery::HandOut(group, place) = sought {
             // First finds the entry: facts before that delivery do not name it.
             self.journal.past(&FACTS, &mut |entry| {
                 let Ok(Fact::Entry { entry, .. }) = decode_fact(&entry.head) else { return };
-                if entry.group == *group && entry.lanes.contains(lane) {
+                if entry.group == *group && entry.places.contains(place) {
                     teller.ids.insert(entry.id, (group.clone(), entry.superseded));
                     if let Some(origin) = entry.origin.clone() {
                         teller.sought = HistoryQuery::Origin(Some(group.clone()), origin);
@@ -140,7 +140,7 @@ impl Teller {
                     self.tell(RecordEvent { group, at, what });
                 }
             }
-            Fact::Slot { .. } | Fact::Tables { .. } => {}
+            Fact::Tables { .. } => {}
         }
     }
 

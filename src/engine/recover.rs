@@ -11,7 +11,6 @@ use crate::engine::detectors::{Detectors, StoredDetectors, UnpassedOffsets};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
 use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::facts::UnwrittenBodies;
-use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::handle::Engine;
 use crate::engine::job::Jobs;
 use crate::engine::kind;
@@ -119,7 +118,7 @@ impl Replay {
         Err(TablesError { file: ROWS_FILE.to_owned(), doing: "reading the log back", cause })
     }
 
-    /// Every group with an entry or a slot.
+    /// Every group with an entry.
     pub fn groups(&self) -> Vec<GroupId> {
         let mut groups = self.ledger.store().group_ids();
         groups.retain(|group| group.as_str() != DELAYED);
@@ -189,13 +188,11 @@ impl Replay {
     pub fn finish(mut self, parts: EngineParts) -> (Engine, Driver) {
         self.ledger.recovered(parts.clock.now());
         let (commands, receiver) = channel();
-        let wakes = Arc::new(FetchWaiters::default());
         let (detectors, topic_ids) = self.detectors(&parts);
         let render = Render::new(parts.templates);
         let engine = Engine {
             commands,
             journal: parts.journal.clone(),
-            wakes: Arc::clone(&wakes),
             render: render.clone(),
             finals: Arc::default(),
             trouble: EngineTrouble::default(),
@@ -219,7 +216,6 @@ impl Replay {
             journal: parts.journal,
             commands: receiver,
             unwritten: UnwrittenBodies::default(),
-            wakes,
             render,
             finals: Arc::clone(&engine.finals),
             clock: parts.clock,

@@ -5,41 +5,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::error::EngineError;
-use crate::engine::store::TakenEntry;
 use crate::journal::{Bounds, Journal, StreamId};
-use crate::model::{EntryId, GroupId, TopicName};
+use crate::model::{GroupId, TopicName};
 use crate::retry::{Disposition, Entry};
-use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
+use crate::wire::batch::{RawRecord, build_batch};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
 use crate::wire::names::{Templates, dead_letter_stream};
 
 /// The disposition of a delayed record that never failed.
 const DELAYED: &str = "rejected";
-
-/// A redelivery, ready to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneRecord {
-    /// Offset in the retry partition.
-    pub offset: i64,
-    /// One record batch.
-    pub batch: Bytes,
-    /// The entry that was delivered.
-    pub entry: EntryId,
-    /// Failures charged so far.
-    pub reconsume_times: u32,
-}
-
-impl LaneRecord {
-    /// Rebases the batch to another offset.
-    pub(super) fn move_to(&mut self, offset: i64) {
-        let mut batch = Vec::from(&self.batch[..]);
-        if rebase(&mut batch, offset, LEADER_EPOCH).is_ok() {
-            self.batch = batch.into();
-            self.offset = offset;
-        }
-    }
-}
 
 /// Builds the records that clients receive.
 #[derive(Clone, Debug)]
@@ -102,27 +76,6 @@ impl Render {
             Some(offset) => format!("{topic}-0@{offset}"),
             None => topic.to_string(),
         }
-    }
-
-    /// Reads the bytes of a delivery and sets the sidecar's headers.
-    pub(super) fn lane_record(
-        &self,
-        journal: &Journal,
-        taken: &TakenEntry,
-    ) -> Result<LaneRecord, EngineError> {
-        let body = match taken.payload {
-            Some(at) => journal.read(at)?.body,
-            None => return Err(EngineError::PayloadLost(taken.entry.id)),
-        };
-        let record = RawRecord::parse(&body)?;
-        let offset = taken.lane.to_kafka();
-        let headers = self.retry_headers(&taken.entry);
-        Ok(LaneRecord {
-            offset,
-            batch: build_batch(offset, &record, &headers),
-            entry: taken.entry.id,
-            reconsume_times: taken.entry.reconsume_times,
-        })
     }
 
     /// The batch of a dead letter, at offset 0; the journal assigns the offset.

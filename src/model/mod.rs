@@ -4,17 +4,17 @@
 //! after it.
 
 mod ids;
-mod lane;
 mod moment;
 mod origin;
+mod retry_place;
 mod runs;
 mod secret;
 mod utc;
 
 pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicId, TopicName, TopicPartition};
-pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, RetryPartition};
 pub use moment::{AHEAD_MS_MAX, Deadline, Moment, MonoMs, WallMs};
 pub use origin::{Origin, OriginError};
+pub use retry_place::{RetryPartition, RetryPlace};
 pub use runs::{OffsetRuns, Sparse};
 pub use secret::{OperatorToken, Secret};
 pub use utc::utc;

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPlace, WallMs};
 use crate::retry::{Disposition, FailureHistory, RecordShape, UNKNOWN_SHAPE};
 
 /// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
 /// rest is for lost deliveries.
-const LANES_KEPT: usize = 64;
+const PLACES_KEPT: usize = 64;
 /// Failures an entry lists in its history; about as many as the header budget of 4 KiB holds.
 const HISTORY_KEPT: usize = 64;
 const REASON_BYTES_MAX: usize = 1024;
@@ -29,23 +29,19 @@ pub struct Entry {
     pub max_reconsume_times: u32,
     /// Deliveries through the retry topic.
     pub handouts: u32,
-    /// Consecutive lost deliveries since the last failure that the application reported. The
-    /// back-off grows with the count. An entry with `crash_limit` or more is isolated.
-    pub losses: u32,
     pub first_failed: Option<WallMs>,
     pub last_failed: Option<WallMs>,
     /// Reason of the present state; `None` for a delayed record that never failed.
     pub disposition: Option<Disposition>,
     /// Text the application gave with the last failure, at most 1 KiB.
     pub reason: Option<String>,
-    /// Retry-partition offsets of the last deliveries, latest last, at most `LANES_KEPT`.
-    pub lanes: Vec<LaneOffset>,
+    /// Retry-partition offsets of the last deliveries, latest last, at most `PLACES_KEPT`.
+    pub places: Vec<RetryPlace>,
     /// Time and disposition of the last failures, latest last, at most `HISTORY_KEPT`.
     pub history: Vec<(WallMs, Disposition)>,
     /// Time at which the group committed past the origin; `None` until then.
     pub passed: Option<WallMs>,
-    /// Time of the ledger's own next step: an inflight entry returns to the queue, a final one is
-    /// forgotten. `None`: no such step.
+    /// Time at which a final entry is forgotten; `None`: never.
     pub expires: Option<WallMs>,
     /// Due time of the last delivery; `None` before the first.
     pub last_due: Option<WallMs>,
@@ -62,7 +58,7 @@ pub struct Entry {
 /// State of an entry. The order is stored: append only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RetryState {
-    /// Queued in the group until a member fetches it.
+    /// Queued in the group until it is released.
     Waiting {
         /// Earliest time of delivery.
         due: WallMs,
@@ -70,13 +66,6 @@ pub enum RetryState {
         delay_ms: u64,
         /// Level in the delay table, from 1; `None` for an exact delay or a back-off.
         level: Option<u32>,
-    },
-    /// Delivered, and neither acknowledged nor failed.
-    Inflight {
-        /// Retry-partition offset of the delivery.
-        lane: LaneOffset,
-        /// Time of the delivery.
-        since: WallMs,
     },
     /// Acknowledged, and remembered for a late nack.
     Committed {
@@ -112,13 +101,6 @@ pub enum RetryState {
         /// Level in the delay table, as in [`RetryState::Waiting`].
         level: Option<u32>,
     },
-    /// Delivered like [`RetryState::Inflight`], as the only outstanding record of its member.
-    Alone {
-        /// Retry-partition offset of the delivery.
-        lane: LaneOffset,
-        /// Time of the delivery.
-        since: WallMs,
-    },
     /// A discarded dead letter that an operator can still restore.
     Discarding {
         /// Time of the discard.
@@ -129,7 +111,7 @@ pub enum RetryState {
     /// In the retry topic of its group, and not committed past.
     Released {
         /// The record's place in the retry topic.
-        lane: LaneOffset,
+        place: RetryPlace,
         /// Time of the release.
         since: WallMs,
     },
@@ -152,9 +134,7 @@ impl RetryState {
     pub fn kind(&self) -> StateKind {
         match self {
             Self::Waiting { .. } => StateKind::Waiting,
-            Self::Inflight { .. } | Self::Alone { .. } | Self::Released { .. } => {
-                StateKind::Inflight
-            }
+            Self::Released { .. } => StateKind::Inflight,
             Self::Committed { .. } => StateKind::Committed,
             Self::Dead { .. } => StateKind::Dead,
             Self::Discarded { .. } | Self::Discarding { .. } => StateKind::Discarded,
@@ -180,12 +160,11 @@ impl Entry {
             reconsume_times: 0,
             max_reconsume_times: 0,
             handouts: 0,
-            losses: 0,
             first_failed: None,
             last_failed: None,
             disposition: None,
             reason: None,
-            lanes: Vec::new(),
+            places: Vec::new(),
             history: Vec::new(),
             passed: None,
             expires: None,
@@ -227,11 +206,9 @@ impl Entry {
     }
 
     /// Offset of the present delivery; `None` unless inflight.
-    pub fn inflight(&self) -> Option<LaneOffset> {
+    pub fn inflight(&self) -> Option<RetryPlace> {
         match self.state {
-            RetryState::Inflight { lane, .. }
-            | RetryState::Alone { lane, .. }
-            | RetryState::Released { lane, .. } => Some(lane),
+            RetryState::Released { place, .. } => Some(place),
             _ => None,
         }
     }
@@ -254,9 +231,9 @@ impl Entry {
     }
 
     /// Records a delivery.
-    pub(super) fn handed_out(&mut self, lane: LaneOffset) {
+    pub(super) fn handed_out(&mut self, place: RetryPlace) {
         self.handouts = self.handouts.saturating_add(1);
-        push_bounded(&mut self.lanes, lane, LANES_KEPT);
+        push_bounded(&mut self.places, place, PLACES_KEPT);
     }
 
     /// Takes over a history, cut to its latest `HISTORY_KEPT` failures.
@@ -281,7 +258,6 @@ impl Entry {
     /// Charges a failure; the first charge also sets `first_failed`.
     pub(super) fn failed(&mut self, at: WallMs, disposition: Disposition) {
         self.reconsume_times = self.reconsume_times.saturating_add(1);
-        self.losses = 0;
         self.first_failed = self.first_failed.or(Some(at));
         self.last_failed = Some(at);
         self.dispose(at, disposition);
@@ -323,11 +299,11 @@ mod tests {
         let state = RetryState::Committed { at: WallMs(0) };
         let mut entry = Entry::new(EntryId(1), &"g".into(), None, state);
         for n in 0..200 {
-            entry.handed_out(LaneOffset { slot: crate::model::RetryPartition(0), sequence: n });
+            entry.handed_out(RetryPlace { slot: crate::model::RetryPartition(0), sequence: n });
             entry.failed(WallMs(1), Disposition::Rejected);
         }
-        assert_eq!((entry.lanes.len(), entry.history.len()), (LANES_KEPT, HISTORY_KEPT));
-        assert_eq!(entry.lanes.last().unwrap().sequence, 199);
+        assert_eq!((entry.places.len(), entry.history.len()), (PLACES_KEPT, HISTORY_KEPT));
+        assert_eq!(entry.places.last().unwrap().sequence, 199);
         assert_eq!((entry.handouts, entry.reconsume_times), (200, 200));
     }
 }

@@ -1,9 +1,9 @@
-//! Journalled facts. Each fact is the latest state of one entry or slot; replay applies the facts
+//! Journalled facts. Each fact is the latest state of one entry; replay applies the facts
 //! in order.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, GroupId, MemberId, RetryPartition, WallMs};
+use crate::model::{EntryId, WallMs};
 use crate::retry::{Entry, Reporter};
 
 /// One decision of the ledger. The order of variants is stored: append only.
@@ -21,16 +21,6 @@ pub enum Fact {
         /// Never used for another entry.
         id: EntryId,
         cause: Cause,
-    },
-    /// The new state of a slot. A delivery raises `next_sequence` without a fact of its own.
-    Slot {
-        group: GroupId,
-        slot: RetryPartition,
-        /// The assigned member; `None`: the slot is free.
-        member: Option<MemberId>,
-        /// Sequence of the next delivery.
-        next_sequence: u64,
-        at: WallMs,
     },
     /// Stored due times were checked against these delay tables.
     Tables {
@@ -80,8 +70,7 @@ macro_rules! evidence {
 evidence! {
     Nack "nack" "the application says that it failed";
     MemberLost "member_lost" "its member was lost with it";
-    Timeout "timeout" "open for the consume timeout";
-    LaneCommit "lane_commit" "a commit passed the hand-out";
+    RetryCommit "retry_commit" "a commit passed the hand-out";
     OriginCommit "origin_commit" "a commit passed the record as produced";
     Reset "reset" "a commit went back below it";
     HandOut "hand_out" "given to a member";
@@ -93,14 +82,12 @@ evidence! {
     ExportEnded "export_ended" "another sidecar has it";
     ExportUndone "export_undone" "given back by an operator";
     Imported "imported" "brought from another sidecar";
-    Aborted "aborted" "the transaction that acknowledged it was aborted";
     SeekBack "seek_back" "its member asked for it again";
     CommitMarker "commit_marker" "a commit's metadata says that it failed";
     Delayed "delayed" "produced, to enter its topic later";
     Delivered "delivered" "it has entered its topic";
     Cancelled "cancelled" "an operator ended its waiting";
     AdminNack "admin_nack" "the admin port was told that it failed";
-    Joined "joined" "something else was given to its member";
     Damaged "damaged" "its bytes cannot be read back from the log";
     Redrive "redrive" "sent back from the dead letters";
     Discard "discard" "an operator discarded the dead letter";
@@ -135,7 +122,7 @@ impl Fact {
     pub fn at(&self) -> WallMs {
         match self {
             Self::Entry { cause, .. } | Self::Forgotten { cause, .. } => cause.at,
-            Self::Slot { at, .. } | Self::Tables { at, .. } => *at,
+            Self::Tables { at, .. } => *at,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicName, WallMs};
 use crate::retry::detector::ExhaustedRecord;
-use crate::retry::{Disposition, Nack, OtherDeliveries, Policies, Reporter};
+use crate::retry::{Disposition, Nack, Policies, Reporter};
 
 /// An operator's action on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,51 +74,21 @@ pub enum LedgerInput {
         /// In the order of the request.
         nacks: Vec<Nack>,
     },
-    /// A Fetch of a retry partition. Answered by `LedgerAnswer::Taken`.
-    Take {
-        group: GroupId,
-        /// The fetch offset; it names the slot.
-        from: LaneOffset,
-        /// Most entries to deliver; the ledger's own bound is `TAKE_MAX`.
-        max: usize,
-        /// Other outstanding records of the member; an isolated entry is delivered without any.
-        company: OtherDeliveries,
-    },
-    /// Another record was delivered to the member of this isolated delivery. Not answered.
-    Joined {
-        group: GroupId,
-        /// The isolated delivery.
-        lane: LaneOffset,
-    },
-    /// `commit`: an `OffsetCommit` of a retry partition acknowledges the slot's inflight entries
-    /// below `up_to`. Answered by `LedgerAnswer::Committed` or `LedgerAnswer::CommitRefused`.
-    LaneCommit {
-        group: GroupId,
-        /// The committed offset: the first unacknowledged one.
-        up_to: LaneOffset,
-    },
     /// A due retry enters the retry topic. Not answered.
     Release {
         id: EntryId,
         /// The place in the retry topic.
-        lane: LaneOffset,
+        place: RetryPlace,
     },
     /// `commit`: the group committed an offset of its retry topic. Answered by
     /// `LedgerAnswer::Acknowledged`.
     RetryCommit {
         group: GroupId,
         /// The first unacknowledged place.
-        up_to: LaneOffset,
+        up_to: RetryPlace,
     },
     /// The retry topic of a group has these streams; without any it is deleted. Not answered.
     RetryTopicServed { group: GroupId, streams: Vec<u32> },
-    /// A transaction that was to commit `up_to` was aborted: the slot's inflight entries below
-    /// return to the queue. Not answered.
-    Aborted {
-        group: GroupId,
-        /// The offset that the transaction would have committed.
-        up_to: LaneOffset,
-    },
     /// The group's committed offset of a real partition. The engine passes every commit and reset,
     /// and after a restart each known offset once. Not answered.
     OriginCommit {
@@ -138,26 +108,6 @@ pub enum LedgerInput {
     TopicGone {
         /// Name of the deleted topic; a new topic may have it.
         topic: TopicName,
-    },
-    /// A member joined or was assigned a retry partition. Answered by `LedgerAnswer::Slot`: the
-    /// same slot until the member leaves.
-    Join {
-        group: GroupId,
-        /// Member id, or `instance:<id>` of a static member.
-        member: MemberId,
-    },
-    /// `lost-delivery`: a member left, expired or lost its connection for good. Not answered.
-    Leave {
-        group: GroupId,
-        /// Member id, or `instance:<id>` of a static member.
-        member: MemberId,
-    },
-    /// A member is silent, and its group has not removed it. Its outstanding retries return to the
-    /// queue, and it keeps its slot. Not answered.
-    Silent {
-        group: GroupId,
-        /// Member id, or `instance:<id>` of a static member.
-        member: MemberId,
     },
     /// An operator acts on entries; each has an outcome of its own. Answered by
     /// `LedgerAnswer::Operated`.
@@ -199,7 +149,7 @@ pub enum LedgerInput {
         /// The record and its failures so far.
         settling: Box<ExhaustedRecord>,
         /// The delivery, if the record is one of the group's retry topic.
-        lane: Option<LaneOffset>,
+        place: Option<RetryPlace>,
         /// Size of the record.
         record_bytes: u64,
     },

@@ -28,7 +28,6 @@ mod fact;
 mod fnv;
 mod glob;
 mod input;
-mod isolated_retry;
 mod ladder;
 mod ledger;
 mod level;
@@ -49,11 +48,10 @@ pub use entry::{Entry, RetryState, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use glob::glob;
 pub use input::{Action, DelayEnd, ExportStep, Import, LedgerInput};
-pub use isolated_retry::{IsolatedRetry, OtherDeliveries};
 pub use ladder::{Delays, Ladder, TopicRule};
 pub use ledger::{
-    Entries, EntryCounts, INFLIGHT_MAX, Ledger, LedgerSnapshot, Marks, NackVerdict, NamedBy,
-    RESTORE_MS, RecordState, SlotRecord, TAKE_BYTES_MAX, TAKE_MAX, judge,
+    Entries, EntryCounts, Ledger, LedgerSnapshot, Marks, NackVerdict, NamedBy, RESTORE_MS,
+    RecordState, judge,
 };
 pub use level::{
     DEFAULT_LEVELS, DELAY_MS_MAX, FailureOutcome, LevelError, LevelTable, LevelWarning, THOUSAND,
@@ -61,7 +59,7 @@ pub use level::{
 pub use nack::{Bytes, CopiedDelivery, Nack, NackTarget, Reporter, RequestedDelay};
 pub use output::{
     ActionOutcome, BadImport, BadNack, ExportOutcome, ImportOutcome, LedgerAnswer, LedgerOutput,
-    NackOutcome, SlotView,
+    NackOutcome,
 };
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClientId, LaneOffset, MemberId, Origin};
+use crate::model::{ClientId, MemberId, Origin, RetryPlace};
 use crate::retry::FailureHistory;
 
 /// A message that says that a delivery failed.
@@ -55,7 +55,7 @@ pub struct CopiedDelivery {
 pub enum NackTarget {
     Origin(Origin),
     /// One delivery through the group's retry topic.
-    Lane(LaneOffset),
+    Delivery(RetryPlace),
     /// None: a new delayed record of the group.
     Nothing,
     /// The origin text does not parse: a bad nack.

@@ -1,7 +1,7 @@
 //! Outputs of the ledger, for the engine.
 
-use crate::model::{EntryId, GroupId, LaneOffset, RetryPartition, WallMs};
-use crate::retry::{Entry, Fact, IsolatedRetry, StateKind};
+use crate::model::{EntryId, GroupId, WallMs};
+use crate::retry::{Fact, StateKind};
 
 /// One output, in order: the facts an answer depends on come before the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum LedgerOutput {
     /// Send this answer once every fact before it is durable. An answer without facts of its own
     /// also waits: its content may depend on them.
     Answer(LedgerAnswer),
-    /// A retry of the group is due: its waiting Fetches try again.
+    /// A retry of the group is due.
     Wake {
         /// The group of the due retry.
         group: GroupId,
@@ -24,30 +24,8 @@ pub enum LedgerAnswer {
     Nacked(Vec<NackOutcome>),
     /// No nack was applied; the index and error of each bad one.
     BadNacks(Vec<(usize, BadNack)>),
-    Taken {
-        /// By retry-partition offset, ascending, each once. Outstanding deliveries come first.
-        entries: Vec<(LaneOffset, Entry)>,
-        /// The first unacknowledged offset of the slot.
-        position: LaneOffset,
-        /// The offset after the last delivery: log end offset and high watermark.
-        next: LaneOffset,
-        /// The first due time in the group's queue; possibly in the past.
-        next_due: Option<WallMs>,
-        /// An isolated retry that is due, or outstanding at this slot.
-        single: Option<IsolatedRetry>,
-    },
-    Committed {
-        acknowledged: Vec<EntryId>,
-        /// The first unacknowledged offset of the slot.
-        position: LaneOffset,
-    },
     /// The number of retries that a commit of the retry topic acknowledged.
     Acknowledged(usize),
-    /// The committed offset lies beyond the last delivery of its slot, or the slot never existed.
-    CommitRefused,
-    Slot(SlotView),
-    /// All 65 536 slots of the group are assigned.
-    NoSlot,
     /// One for each named record, in order: whether it was waiting.
     Cancelled(Vec<bool>),
     /// One outcome each, in order.
@@ -95,7 +73,7 @@ pub enum ImportOutcome {
 pub enum BadImport {
     /// Without a retry topic the record would never be delivered.
     #[error("the group has no retry topic here (delivery: off)")]
-    NoLane,
+    RetriesOff,
     #[error("its delay is longer than 366 days")]
     DelayTooLong,
     /// A dead letter for a group that keeps none.
@@ -104,16 +82,6 @@ pub enum BadImport {
     /// The dead-letter quota of the group is used up.
     #[error("the group's dead letters have no room here; raise dead_letters.max_bytes and reload")]
     NoRoom,
-}
-
-/// A slot from the view of its member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotView {
-    pub slot: RetryPartition,
-    /// The first unacknowledged offset.
-    pub position: LaneOffset,
-    /// The offset after the last delivery.
-    pub next: LaneOffset,
 }
 
 /// Outcome of one applied nack.

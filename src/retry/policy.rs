@@ -104,7 +104,7 @@ pub struct Policy {
     /// Age at which a dead letter is deleted; `None`: never.
     pub dead_letters_retention_ms: Option<u64>,
     /// The group has a retry topic; otherwise none of its records is retried.
-    pub lane: bool,
+    pub has_retries: bool,
     /// Partitions of a retry topic that is made here.
     pub partitions: i32,
     /// Inferred failures are retried in place, even if a member subscribes to the retry topic.
@@ -153,7 +153,7 @@ impl Default for Policy {
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
             dead_letters_retention_ms: None,
-            lane: true,
+            has_retries: true,
             partitions: RETRY_PARTITIONS,
             in_place: false,
             inference: true,
@@ -207,7 +207,8 @@ impl Policies {
     /// `groups`: patterns (`*` any text, `?` one character) with their rules. The first pattern
     /// that matches a group's whole name wins; `fallback` is for all other groups.
     pub fn new(fallback: Policy, groups: Vec<(String, Policy)>) -> Self {
-        let delayed = Policy { lane: false, inference: false, rate: None, ..fallback.clone() };
+        let delayed =
+            Policy { has_retries: false, inference: false, rate: None, ..fallback.clone() };
         Self { fallback, delayed, groups, topics: Vec::new() }
     }
 

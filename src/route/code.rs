@@ -82,8 +82,6 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
         // Java producers split a batch that is refused with this error and send it again.
         EngineError::BatchTooLarge { .. } => ResponseError::MessageTooLarge,
         EngineError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
-        EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
-        EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
         EngineError::Append(error) => of_append(error),
         EngineError::Journal(error) => of_journal(error),
         // `KAFKA_STORAGE_ERROR` is the one storage error that every client retries.
@@ -104,8 +102,6 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
 /// Errors of the retry engine, for OffsetCommit and group requests: the client tries again.
 pub fn of_commit(error: &EngineError) -> ResponseError {
     match error {
-        EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
-        EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
         EngineError::BadNacks(_)
         | EngineError::BadAction
         | EngineError::TopicGone

@@ -253,8 +253,8 @@ impl Application {
         for sent in &self.orders.unanswered {
             wire.put(PRODUCE, &produce(sent));
         }
-        let (orders, lane) = self.next;
-        wire.put(FETCH, &fetch(&[(ORDERS, orders), (RETRY, lane)], self.draining));
+        let (orders, retries) = self.next;
+        wire.put(FETCH, &fetch(&[(ORDERS, orders), (RETRY, retries)], self.draining));
         wire.flush()?;
         self.answers(wire, true)?;
         let fetched = wire.get::<FetchRequest>(FETCH)?;
@@ -270,7 +270,7 @@ impl Application {
         for sent in &self.nacks.unanswered {
             wire.put(PRODUCE, &produce(sent));
         }
-        let commits = self.next != (orders, lane);
+        let commits = self.next != (orders, retries);
         if commits {
             self.committed.1 = self.committed.1.max(self.next.0);
             wire.put(COMMIT, &self.commit());
@@ -311,20 +311,20 @@ impl Application {
     }
 
     /// Handles the records of a fetched partition.
-    fn take(&mut self, lane: bool, bytes: Bytes, came_ms: i64) -> Vec<Work> {
+    fn take(&mut self, retries: bool, bytes: Bytes, came_ms: i64) -> Vec<Work> {
         let mut work = Vec::new();
         let (records, end) = read(bytes);
         for record in records {
-            let next = if lane { &mut self.next.1 } else { &mut self.next.0 };
+            let next = if retries { &mut self.next.1 } else { &mut self.next.0 };
             if record.offset < *next {
                 continue;
             }
             *next = record.offset + 1;
             let value = String::from_utf8(record.value.clone().unwrap().to_vec()).unwrap();
             let item: usize = value.split(':').next().unwrap().parse().unwrap();
-            let topic = if lane { RETRY } else { ORDERS };
+            let topic = if retries { RETRY } else { ORDERS };
             let mut count = 0;
-            if lane {
+            if retries {
                 count = u32::try_from(header(&record, "RECONSUME_TIME")).unwrap();
                 let due_ms = header(&record, "x-retry-due-ms");
                 self.ledger.redelivery(Redelivery { item, count, due_ms, came_ms });
@@ -333,7 +333,7 @@ impl Application {
             }
             work.push(Work { item, count, place: (topic, record.offset), value });
         }
-        let next = if lane { &mut self.next.1 } else { &mut self.next.0 };
+        let next = if retries { &mut self.next.1 } else { &mut self.next.0 };
         *next = end.max(*next);
         work
     }

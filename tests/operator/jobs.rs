@@ -178,7 +178,7 @@ fn a_killed_job_repeats_and_skips_nothing() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);
     fill(&mut member, 300);
-    let id = started(&server, &json!({ "rate": 100 }));
+    let id = started(&server, &json!({ "rate": 40 }));
     until("the job is on its way", || count(&job(&server, id), "changed") > 20);
     let after = server.killed();
     drop(server);

@@ -71,7 +71,7 @@ fn state(server: &Server, group: &str, state: &str) -> u64 {
 /// Whether a Fetch of the group's retries brings none.
 fn gets_nothing(member: &mut Member) -> bool {
     let from = member.position();
-    let records = member.fetch_lane(from, 100).records;
+    let records = member.fetch_retries(from, 100).records;
     records.is_none_or(|records| unpack(&records).is_empty())
 }
 
@@ -214,7 +214,7 @@ fn open_retries_stay_and_are_reported_during_an_export() {
     }
     until("two are handed out", || {
         let from = member.position();
-        member.fetch_lane(from, 100);
+        member.fetch_retries(from, 100);
         state(&source, "shop", "inflight") == 2
     });
     member.client.nack("shop", "orders-0@7", Rec::new("x").header("x-retry-delay-ms", "3600000"));

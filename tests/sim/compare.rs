@@ -1,7 +1,5 @@
 //! Comparison of the engine's state with the model's, field by field.
 
-use std::collections::BTreeMap;
-
 use reprise::retry::{LedgerSnapshot, RetryState};
 
 use crate::model::{Model, ModelState, Record};
@@ -18,15 +16,12 @@ impl Model {
                     let delay_ms = i64::try_from(delay_ms).unwrap();
                     ModelState::Waiting { due: due.0, delay_ms, level }
                 }
-                RetryState::Inflight { lane, .. } | RetryState::Alone { lane, .. } => {
-                    ModelState::Inflight(lane)
-                }
+                RetryState::Released { place, since } => ModelState::Released(place, since.0),
                 RetryState::Committed { at } => ModelState::Committed(at.0),
                 RetryState::Dead { at } => ModelState::Dead(at.0),
                 RetryState::Discarded { at } => ModelState::Discarded(at.0),
                 RetryState::Discarding { .. } => return Some(format!("entry {id} is discarded")),
                 RetryState::Held { since, charged, .. } => ModelState::Held(since.0, charged),
-                RetryState::Released { .. } => return Some(format!("entry {id} is released")),
                 RetryState::Exported { .. } => return Some(format!("entry {id} is set aside")),
             };
             let found = Record {
@@ -35,11 +30,10 @@ impl Model {
                 stands,
                 count: entry.reconsume_times,
                 handouts: entry.handouts,
-                losses: entry.losses,
                 passed: entry.passed.map(|at| at.0),
                 expires: entry.expires.map(|at| at.0),
                 superseded: entry.superseded,
-                lanes: entry.lanes.clone(),
+                places: entry.places.clone(),
                 text: record.text.clone(),
                 letter: record.letter.clone(),
             };
@@ -50,16 +44,6 @@ impl Model {
         let more = state.entries.keys().find(|id| !self.records.contains_key(&id.0));
         if let Some(id) = more {
             return Some(format!("entry {id} should be gone: {:?}", state.entries[id]));
-        }
-        let slots: BTreeMap<_, _> = state
-            .slots
-            .iter()
-            .map(|((g, s), record)| {
-                ((g.clone(), s.0), (record.member.clone(), record.next_sequence))
-            })
-            .collect();
-        if slots != self.slots {
-            return Some(format!("slots are {slots:?} instead of {:?}", self.slots));
         }
         let next = state.marks.next_id;
         (next != self.next_id).then(|| format!("the next id is {next}, not {}", self.next_id))

@@ -26,9 +26,15 @@ impl Model {
     /// Makes withheld records dead letters once the quota and the time allow it.
     pub fn look(&mut self) {
         for (group, at) in std::mem::take(&mut self.looks) {
-            if at > self.now || self.is_full(&group) {
-                let again = if at > self.now { at } else { self.now + LOOK_MS };
-                self.looks.insert(group, again);
+            let is_held = |r: &Record| matches!(r.stands, ModelState::Held(..)) && r.group == group;
+            if at > self.now {
+                self.looks.insert(group, at);
+                continue;
+            }
+            if self.is_full(&group) {
+                if self.records.values().any(is_held) {
+                    self.looks.insert(group, self.now + LOOK_MS);
+                }
                 continue;
             }
             for record in self.records.values_mut().filter(|record| record.group == group) {
@@ -38,7 +44,6 @@ impl Model {
                     self.held.1 += 1;
                     if counts {
                         record.count += 1;
-                        record.losses = 0;
                     }
                 }
             }

@@ -46,11 +46,10 @@ impl Model {
             stands: ModelState::Dead(letter.died.min(self.now)),
             count: letter.count,
             handouts: 1,
-            losses: 0,
             passed: letter.passed.then_some(self.now),
             expires: None,
             superseded: false,
-            lanes: Vec::new(),
+            places: Vec::new(),
             text: letter.text.clone(),
             letter: None,
         };

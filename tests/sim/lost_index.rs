@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackBatch, NackRequest, Replay};
-use reprise::journal::{Disk, Journal, JournalOptions, Writer};
-use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
-use reprise::observe::Metrics;
-use reprise::retry::{
-    LevelTable, Nack, NackTarget, OtherDeliveries, Policies, Policy, Reporter, RequestedDelay,
+use reprise::engine::{
+    Driver, Engine, EngineError, EngineParts, NackBatch, NackRequest, ReleaseOutcome, Replay,
+    RetryPartitionLog,
 };
+use reprise::journal::{Disk, Journal, JournalOptions, StreamId, Writer};
+use reprise::model::{GroupId, MonoMs, Origin, WallMs};
+use reprise::observe::Metrics;
+use reprise::retry::{LevelTable, Nack, NackTarget, Policies, Policy, Reporter, RequestedDelay};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 use reprise::wire::names::Templates;
 
@@ -119,17 +120,17 @@ impl House {
     /// Nacks, redelivers, acknowledges and finally forgets records; some keep waiting.
     fn work(&mut self) {
         let engine = self.engine.clone();
-        let slot = self.ask(engine.join(&shop(), "m".into())).unwrap().slot;
+        let topic = RetryPartitionLog { stream: StreamId(1), committed: 0 };
+        engine.serve_topic_behind(&shop(), vec![topic]);
+        engine.reads_retries(&shop(), MonoMs(0));
         for offset in 0..SETTLED {
             self.nack(offset, 1);
             self.pass(1);
-            let next = self.ask(engine.slot_of(&shop(), "m".into())).unwrap().unwrap().next;
-            let taken = self
-                .ask(engine.take(&shop(), next, (1, OtherDeliveries::Old), async |_| true))
-                .unwrap();
-            assert_eq!(taken.records.len(), 1);
-            let up_to = LaneOffset { slot, sequence: next.sequence + 1 };
-            assert_eq!(self.ask(engine.lane_commit(&shop(), up_to)), Some(1));
+            let batch = self.ask(async { Ok(engine.next_release().await) }).unwrap();
+            assert_eq!(batch.records.len(), 1);
+            let topic = batch.topic.clone();
+            engine.release_ended(batch, ReleaseOutcome::Written { base: offset });
+            self.ask(engine.origin_commits(&shop(), vec![(topic, 0, offset + 1)])).unwrap();
         }
         for offset in 0..WAITING {
             self.nack(SETTLED + i64::try_from(offset).unwrap(), 2);
@@ -159,13 +160,12 @@ impl House {
 
     fn judge(&mut self, what: &str) {
         let stats = self.journal.stats();
-        // ten waiting records of 200 bytes, a slot, the last tombstone
+        // Ten waiting records of 200 bytes, and the last tombstone.
         let live = 8 << 10;
         assert!(stats.bytes <= 2 * live + 2 * SEGMENT_BYTES, "{what}: {stats:?}");
         let engine = self.engine.clone();
-        let (total, records) =
-            self.ask(engine.snapshot(&shop(), 0, (usize::MAX, u64::MAX), async |_| true)).unwrap();
-        assert_eq!((total, records.len()), (WAITING, WAITING), "{what}");
+        let waiting = self.ask(engine.portable(&shop(), None, usize::MAX, u64::MAX)).unwrap();
+        assert_eq!(waiting.len(), WAITING, "{what}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! Nacks in the model: the table of verdicts, and the effect of each.
 
-use reprise::model::GroupId;
+use std::collections::BTreeSet;
+
+use reprise::model::{GroupId, Origin};
 
 use crate::model::{
     BATCHES_KEPT, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, ModelState, Nack,
@@ -9,7 +11,8 @@ use crate::model::{
 
 enum Verdict {
     Begin,
-    Charge(u64),
+    /// One more failure of a record, which has had at least so many.
+    Charge(u64, u32),
     Redrive(u64),
     Keep(u64),
 }
@@ -37,22 +40,26 @@ impl Model {
             seen.push((first, last));
             seen.drain(..seen.len().saturating_sub(BATCHES_KEPT));
         }
-        ModelAnswer::Nacked(nacks.iter().map(|nack| self.nack(group, nack)).collect())
+        let mut changed = BTreeSet::new();
+        ModelAnswer::Nacked(nacks.iter().map(|nack| self.nack(group, nack, &mut changed)).collect())
     }
 
     fn judge(&self, group: &GroupId, nack: &Nack) -> Option<Verdict> {
         match &nack.named {
             NackTarget::Nothing => Some(Verdict::Begin),
-            NackTarget::Lane(lane) => {
-                let named = |(_, r): &(&u64, &Record)| r.group == *group && r.lanes.contains(lane);
-                let (id, record) = self.records.iter().find(named)?;
-                if record.lanes.last() != Some(lane) {
+            NackTarget::Delivery(place, copied) => {
+                let named =
+                    |(_, r): &(&u64, &Record)| r.group == *group && r.places.contains(place);
+                let Some((id, record)) = self.records.iter().find(named) else {
+                    return copied.as_ref().map(|copied| self.judge_copied(group, copied));
+                };
+                if record.places.last() != Some(place) {
                     return Some(Verdict::Keep(*id));
                 }
                 match record.stands {
-                    ModelState::Inflight(_) => Some(Verdict::Charge(*id)),
+                    ModelState::Released(..) => Some(Verdict::Charge(*id, 0)),
                     ModelState::Committed(at) if self.now <= at + CONSUME_TIMEOUT_MS => {
-                        Some(Verdict::Charge(*id))
+                        Some(Verdict::Charge(*id, 0))
                     }
                     ModelState::Committed(_) => None,
                     _ => Some(Verdict::Keep(*id)),
@@ -66,7 +73,7 @@ impl Model {
                     None => record.passed.is_some(),
                 };
                 match record.stands {
-                    ModelState::Inflight(_) if past => Some(Verdict::Charge(id)),
+                    ModelState::Released(..) if past => Some(Verdict::Charge(id, 0)),
                     ModelState::Dead(at) if past && self.now > at + CONSUME_TIMEOUT_MS => {
                         Some(Verdict::Redrive(id))
                     }
@@ -76,25 +83,33 @@ impl Model {
         }
     }
 
-    fn nack(&mut self, group: &GroupId, nack: &Nack) -> Became {
-        let failed = match &nack.named {
-            NackTarget::Nothing => None,
-            NackTarget::Lane(lane) => Some(*lane),
-            NackTarget::Origin(origin) => {
-                let known = self.of_origin(group, origin);
-                known.and_then(|id| self.records[&id].lanes.last().copied())
-            }
-        };
-        if let Some(lane) = failed {
-            self.late.remove(&(group.clone(), lane));
-        }
-        let id = match self.judge(group, nack).unwrap() {
+    /// The verdict on a delivery that is not remembered, by the headers that came with it.
+    fn judge_copied(&self, group: &GroupId, (origin, count): &(Origin, u32)) -> Verdict {
+        let Some(id) = self.of_origin(group, origin) else { return Verdict::Begin };
+        let record = &self.records[&id];
+        let is_over = matches!(record.stands, ModelState::Dead(_) | ModelState::Discarded(_));
+        let is_last = *count >= record.count;
+        if is_over || !is_last { Verdict::Keep(id) } else { Verdict::Charge(id, *count) }
+    }
+
+    /// `changed`: the records that the batch has changed before; it changes each once.
+    fn nack(&mut self, group: &GroupId, nack: &Nack, changed: &mut BTreeSet<u64>) -> Became {
+        let (id, count) = match self.judge(group, nack).unwrap() {
             Verdict::Keep(id) => return Became::Nothing(id),
-            Verdict::Charge(id) => id,
-            Verdict::Redrive(id) => return self.redrive(id, nack),
-            Verdict::Begin => self.begin(group, nack),
+            Verdict::Charge(id, _) | Verdict::Redrive(id) if changed.contains(&id) => {
+                return Became::Nothing(id);
+            }
+            Verdict::Charge(id, count) => (id, count),
+            Verdict::Redrive(id) => {
+                let became = self.redrive(id, nack);
+                changed.extend(matches!(became, Became::Due(..)).then_some(id));
+                return became;
+            }
+            Verdict::Begin => (self.begin(group, nack), 0),
         };
+        changed.insert(id);
         let mut record = self.records.remove(&id).unwrap();
+        record.count = record.count.max(count);
         let counts = nack.named != NackTarget::Nothing;
         let max = if counts { self.rules.max } else { u32::MAX };
         let level = nack.want.level.unwrap_or(0);
@@ -115,7 +130,6 @@ impl Model {
         }
         if counts {
             record.count += 1;
-            record.losses = 0;
         }
         record.stands = match (ends, group.as_str().starts_with(DROPS)) {
             (false, _) => {
@@ -151,7 +165,7 @@ impl Model {
         if record.passed.is_none() && nack.committed.is_some_and(past) {
             record.passed = Some(now);
         }
-        (record.count, record.losses, record.expires) = (0, 0, None);
+        (record.count, record.expires) = (0, None);
         record.stands = ModelState::Waiting { due: now + delay_ms, delay_ms, level: None };
         record.letter = Some(std::mem::replace(&mut record.text, nack.text.clone()));
         Became::Due(id, now + delay_ms)
@@ -160,21 +174,21 @@ impl Model {
     fn begin(&mut self, group: &GroupId, nack: &Nack) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        let origin = match &nack.named {
-            NackTarget::Origin(origin) => Some(origin.clone()),
-            _ => None,
+        let (origin, count) = match &nack.named {
+            NackTarget::Origin(origin) => (Some(origin.clone()), 0),
+            NackTarget::Delivery(_, Some((origin, count))) => (Some(origin.clone()), *count),
+            NackTarget::Delivery(_, None) | NackTarget::Nothing => (None, 0),
         };
         let record = Record {
             group: group.clone(),
             origin,
             stands: ModelState::Discarded(self.now),
-            count: 0,
+            count,
             handouts: 0,
-            losses: 0,
             passed: None,
             expires: None,
             superseded: false,
-            lanes: Vec::new(),
+            places: Vec::new(),
             text: nack.text.clone(),
             letter: None,
         };

@@ -5,19 +5,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use bytes::Bytes;
 use fastrand::Rng;
 use reprise::clock::Clock;
-use reprise::engine::{NackBatch, NackRequest, ProducerSequence};
-use reprise::model::{GroupId, LaneOffset, MemberId, Origin, RetryPartition, WallMs};
-use reprise::retry::{self, OtherDeliveries, Reporter, RequestedDelay};
+use reprise::engine::{NackBatch, NackRequest, ProducerSequence, ReleaseOutcome};
+use reprise::model::{GroupId, Origin, RetryPlace, TopicName, WallMs};
+use reprise::retry::{self, CopiedDelivery, Reporter, RequestedDelay};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 
 use crate::imported::{self, Letter};
 use crate::model::{ModelAnswer, Nack, NackTarget, Rules};
+use crate::release::PARTITIONS;
 use crate::world::{self, Cut, World};
+use crate::writer::{Delivery, Postponed};
 
-const GROUPS: [&str; 3] = ["shop", "bound-shop", "drops-shop"];
+pub const GROUPS: [&str; 3] = ["shop", "bound-shop", "drops-shop"];
 const TOPICS: [&str; 2] = ["orders", "bills"];
 const OFFSETS: i64 = 6;
-const MEMBERS: u8 = 3;
 /// The longest time that passes in one event.
 const HOUR_MS: i64 = 3_600_000;
 
@@ -39,7 +40,12 @@ pub struct Ran {
     /// Number of disk operations.
     pub operations: u64,
     pub crashes: u32,
-    pub redelivered: u32,
+    /// Number of records written into retry topics.
+    pub released: u32,
+    /// Number of batches that a crash left there without a note.
+    pub unnoted: u32,
+    /// Number of nack batches that waited for the end of a release.
+    pub postponed: u32,
     /// Number of withheld records, and of those that became dead letters.
     pub held: (u32, u32),
 }
@@ -49,9 +55,10 @@ pub struct Script {
     world: World,
     cuts: Cuts,
     trace: DefaultHasher,
-    redelivered: u32,
     /// The id of each group's producer.
     producer: u32,
+    /// Number of nacks.
+    nacks: u32,
     /// Number of dead letters that the other sidecar has produced.
     letters: u64,
 }
@@ -67,7 +74,7 @@ pub fn run(seed: u64, steps: u32, cuts: Cuts) -> Ran {
     let mut rng = Rng::with_seed(seed);
     let world = World::new(seed, rules(&mut rng));
     let trace = DefaultHasher::new();
-    let mut script = Script { rng, world, cuts, trace, redelivered: 0, producer: 0, letters: 0 };
+    let mut script = Script { rng, world, cuts, trace, producer: 0, nacks: 0, letters: 0 };
     script.arm();
     for _ in 0..steps {
         let went = script.step();
@@ -82,11 +89,14 @@ pub fn run(seed: u64, steps: u32, cuts: Cuts) -> Ran {
         script.restart();
         script.world.replay_equals_live().unwrap();
     }
+    format!("{:?}", script.world.logs).hash(&mut script.trace);
     Ran {
         trace: script.trace.finish(),
         operations: script.world.disk.operations(),
         crashes: script.world.crashes,
-        redelivered: script.redelivered,
+        released: script.world.released,
+        unnoted: script.world.unnoted,
+        postponed: script.world.postponements,
         held: script.world.model.held,
     }
 }
@@ -138,14 +148,15 @@ impl Script {
         self.world.tell_story(|| format!("step {kind} of {group}"));
         match kind {
             0..=21 => self.nacks(&group)?,
-            22..=41 => self.take(&group)?,
-            42..=50 => self.lane_commit(&group)?,
-            51..=57 => self.origin_commit(&group)?,
-            58..=64 => self.join(&group)?,
-            65..=66 => self.leave(&group),
-            67 => self.reload(),
+            22..=29 => self.read(&group)?,
+            30..=47 => self.write()?,
+            48..=55 => self.retry_commit(&group)?,
+            56..=63 => self.origin_commit(&group)?,
+            64 => self.no_reader(&group),
+            65 => self.world.recreate(&group)?,
+            66..=67 => self.reload()?,
             68..=70 => self.import(&group)?,
-            71..=79 => self.pass(),
+            71..=79 => self.pass()?,
             80..=94 => self.world.flush()?,
             95..=96 => self.world.keep()?,
             97..=98 => self.world.house()?,
@@ -158,20 +169,18 @@ impl Script {
     fn said(&mut self, said: &ModelAnswer) {
         format!("{said:?}").hash(&mut self.trace);
         self.world.tell_story(|| format!("  {said:?}"));
-        if let ModelAnswer::Taken(redeliveries, ..) = said {
-            self.redelivered += u32::try_from(redeliveries.len()).unwrap();
-        }
     }
 
     fn nacks(&mut self, group: &GroupId) -> Result<(), Cut> {
-        let stamp = if self.rng.u8(..3) == 0 { None } else { Some(self.stamp(group)) };
+        // A producer sends nothing else before its batch is answered.
+        let waits = self.world.postponed.iter().any(|of| of.group == *group && of.stamp.is_some());
+        let is_plain = self.rng.u8(..3) == 0 || waits;
+        let stamp = if is_plain { None } else { Some(self.stamp(group)) };
         let many = match stamp {
             Some((_, first, last)) => usize::try_from(last - first + 1).unwrap(),
             None => self.rng.usize(1..4),
         };
         let nacks: Vec<Nack> = (0..many).map(|_| self.nack(group)).collect();
-        let said = self.world.model.nacks(group, stamp, &nacks);
-        self.said(&said);
         let batch = NackBatch {
             group: group.clone(),
             by: Reporter { member: None, client: "sim".into() },
@@ -184,8 +193,15 @@ impl Script {
             }),
             nacks: nacks.iter().map(request).collect(),
         };
-        let engine = self.world.running.as_ref().unwrap().engine.clone();
-        self.world.ask(async move { engine.nacks(batch).await }, world::nacked, said)
+        let engine = self.world.engine();
+        let asked = async move { engine.nacks(batch).await };
+        if self.world.model.waits(group, &nacks) {
+            let (group, asked) = (group.clone(), world::pending(asked, world::nacked));
+            return self.world.postpone(Postponed { group, stamp, nacks, asked });
+        }
+        let said = self.world.model.nacks(group, stamp, &nacks);
+        self.said(&said);
+        self.world.ask(asked, world::nacked, said)
     }
 
     /// The next batch of the group's producer, or one of its last five again. After a crash that
@@ -209,7 +225,9 @@ impl Script {
     fn nack(&mut self, group: &GroupId) -> Nack {
         let named = match self.rng.u8(..10) {
             0..=4 => NackTarget::Origin(self.origin()),
-            5..=8 => self.some_lane(group).map_or(NackTarget::Nothing, NackTarget::Lane),
+            5..=8 => self
+                .some_delivery(group)
+                .map_or(NackTarget::Nothing, |(place, named)| NackTarget::Delivery(place, named)),
             _ => NackTarget::Nothing,
         };
         let level = match self.rng.u8(..12) {
@@ -225,7 +243,8 @@ impl Script {
             }
             _ => None,
         };
-        let text = format!("{named:?} {}", "v".repeat(self.rng.usize(..300)));
+        self.nacks += 1;
+        let text = format!("{} {named:?} {}", self.nacks, "v".repeat(self.rng.usize(..300)));
         Nack { named, want: RequestedDelay { level, delay_ms }, committed, text }
     }
 
@@ -234,71 +253,77 @@ impl Script {
         Origin { topic, partition: 0, offset: self.rng.i64(0..OFFSETS) }
     }
 
-    /// Usually an existing delivery, and usually the last one of its entry.
-    fn some_lane(&mut self, group: &GroupId) -> Option<LaneOffset> {
+    /// Usually one of the last deliveries of the group.
+    fn some_delivery(&mut self, group: &GroupId) -> Option<Delivery> {
         if self.rng.u8(..12) == 0 {
-            return Some(LaneOffset { slot: RetryPartition(self.rng.u16(..4)), sequence: 900_000 });
+            let place = RetryPlace::in_stream(self.rng.u16(..4), 1, 900_000);
+            return Some((place, self.rng.bool().then(|| (self.origin(), 1))));
         }
-        let records = self.world.model.records.values();
-        let lanes: Vec<_> = records
-            .filter(|r| r.group == *group && !r.lanes.is_empty())
-            .map(|r| &r.lanes)
-            .collect();
-        let lanes = lanes.get(self.rng.usize(..lanes.len().max(1)))?;
-        let any = self.rng.u8(..4) == 0;
-        if any { lanes.get(self.rng.usize(..lanes.len())) } else { lanes.last() }.copied()
+        let deliveries = &self.world.logs[group].deliveries;
+        let last = if self.rng.u8(..4) == 0 { deliveries.len() } else { 6 };
+        let back = self.rng.usize(..last.max(1));
+        deliveries.iter().rev().nth(back).cloned()
     }
 
-    fn some_slot(&mut self, group: &GroupId) -> (RetryPartition, u64) {
-        let slots = self.world.model.slots.iter().filter(|((g, _), _)| g == group);
-        let slots: Vec<_> =
-            slots.map(|((_, slot), (_, next))| (RetryPartition(*slot), *next)).collect();
-        let some = slots.get(self.rng.usize(..slots.len().max(1)));
-        some.copied().unwrap_or((RetryPartition(0), 0))
+    /// A Fetch of the group's retry topic.
+    fn read(&mut self, group: &GroupId) -> Result<(), Cut> {
+        self.world.model.topic(group).read = Some(self.world.model.now);
+        self.world.engine().reads_retries(group, self.world.clock.now().mono);
+        self.world.tell()
     }
 
-    fn take(&mut self, group: &GroupId) -> Result<(), Cut> {
-        let (slot, next) = self.some_slot(group);
-        let open = self.world.model.open(group, slot);
-        let position = open.first().map_or(next, |(lane, _)| lane.sequence);
-        let sequence = match self.rng.u8(..6) {
-            0 => position,
-            1 => next + self.rng.u64(..2),
-            _ => next,
-        };
-        let from = LaneOffset { slot, sequence };
-        let max = self.rng.usize(1..5);
-        let said = self.world.model.take(group, from, max);
-        self.said(&said);
-        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
-        let asked = async move {
-            engine.take(&of, from, (max, OtherDeliveries::Old), async |_| true).await
-        };
-        self.world.ask(asked, world::taken, said)
+    fn no_reader(&mut self, group: &GroupId) {
+        self.world.model.topic(group).read = None;
+        self.world.engine().no_retry_reader(group);
     }
 
-    fn lane_commit(&mut self, group: &GroupId) -> Result<(), Cut> {
-        let (slot, next) = self.some_slot(group);
-        let sequence = match self.rng.u8(..6) {
-            0 => next + self.rng.u64(..2),
-            _ => next.saturating_sub(self.rng.u64(..4)),
+    /// The writer writes a batch, ends one, or both.
+    fn write(&mut self) -> Result<(), Cut> {
+        if self.world.sent.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.usize(..self.world.sent.len());
+        let outcome = self.rng.u8(..12);
+        if self.world.sent[at].base.is_none() {
+            match outcome {
+                0 => return self.world.end(at, ReleaseOutcome::Later),
+                1..=2 => return self.world.end(at, ReleaseOutcome::Refused("no".to_owned())),
+                _ => self.world.write(at),
+            }
+        }
+        match self.world.sent[at].base {
+            Some(base) if outcome > 5 => self.world.end(at, ReleaseOutcome::Written { base }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The cluster stores the group's commit of its retry topic before the engine learns of it.
+    fn retry_commit(&mut self, group: &GroupId) -> Result<(), Cut> {
+        let partition = self.rng.u16(..PARTITIONS);
+        let log = self.world.logs.get_mut(group).unwrap();
+        let (end, committed) = &mut log.partitions[usize::from(partition)];
+        let offset = match self.rng.u8(..4) {
+            0 => self.rng.i64(0..=*end),
+            _ => (*end - self.rng.i64(0..3)).max(0),
         };
-        let up_to = LaneOffset { slot, sequence };
-        let said = self.world.model.lane_commit(group, up_to);
-        self.said(&said);
-        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
-        let asked = async move { engine.lane_commit(&of, up_to).await };
-        self.world.ask(asked, ModelAnswer::Committed, said)
+        *committed = offset;
+        self.world.model.topic(group).read = Some(self.world.model.now);
+        self.world.model.retry_commit(group, partition, offset);
+        let name = TopicName::new(&format!("reprise.retry.{group}"));
+        self.commit(group, (name, i32::from(partition), offset))
     }
 
     fn origin_commit(&mut self, group: &GroupId) -> Result<(), Cut> {
         let Origin { topic, partition, .. } = self.origin();
         let offset = self.rng.i64(0..=OFFSETS);
-        let said = self.world.model.origin_commit(group, &topic, partition, offset);
-        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
-        let offsets = vec![(topic, partition, offset)];
-        let asked = async move { engine.origin_commits(&of, offsets).await };
-        self.world.ask(asked, |()| ModelAnswer::Done, said)
+        self.world.model.origin_commit(group, &topic, partition, offset);
+        self.commit(group, (topic, partition, offset))
+    }
+
+    fn commit(&mut self, group: &GroupId, offset: (TopicName, i32, i64)) -> Result<(), Cut> {
+        let (engine, of) = (self.world.engine(), group.clone());
+        let asked = async move { engine.origin_commits(&of, vec![offset]).await };
+        self.world.ask(asked, |()| ModelAnswer::Done, ModelAnswer::Done)
     }
 
     fn import(&mut self, group: &GroupId) -> Result<(), Cut> {
@@ -306,7 +331,7 @@ impl Script {
         let said = self.world.model.import(group, &letters);
         self.said(&said);
         let batch = imported::batch(group, &letters);
-        let engine = self.world.running.as_ref().unwrap().engine.clone();
+        let engine = self.world.engine();
         self.world.ask(async move { engine.import(batch).await }, imported::arrived, said)
     }
 
@@ -326,39 +351,18 @@ impl Script {
         }
     }
 
-    fn member(&mut self) -> MemberId {
-        MemberId::new(&format!("m-{}", self.rng.u8(..MEMBERS)))
-    }
-
-    fn join(&mut self, group: &GroupId) -> Result<(), Cut> {
-        let member = self.member();
-        let said = self.world.model.join(group, &member);
-        self.said(&said);
-        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
-        let asked = async move { engine.join(&of, member).await };
-        self.world.ask(asked, |slot| ModelAnswer::Slot(slot.slot.0, slot.position, slot.next), said)
-    }
-
-    fn leave(&mut self, group: &GroupId) {
-        let member = self.member();
-        self.world.model.leave(group, &member);
-        self.world.running.as_ref().unwrap().engine.leave(group, member);
-        self.world.tell();
-    }
-
-    fn reload(&mut self) {
+    fn reload(&mut self) -> Result<(), Cut> {
         let rules = rules(&mut self.rng);
         self.world.model.reload(&rules);
         // the next look at withheld records is journalled separately
         self.world.in_question();
         self.world.model.time(self.world.model.now);
-        let engine = &self.world.running.as_ref().unwrap().engine;
-        engine.policies(Clock::told(WallMs(0)).0, world::policies(&rules));
-        self.world.tell();
+        self.world.engine().policies(Clock::told(WallMs(0)).0, world::policies(&rules));
+        self.world.tell()
     }
 
     /// Lets time pass, usually to the next deadline, sometimes to just before it.
-    fn pass(&mut self) {
+    fn pass(&mut self) -> Result<(), Cut> {
         // After a week the engine forgets all producers, which the model does not know.
         let soon = self.world.model.now + HOUR_MS;
         let next = self.world.model.next_deadline().filter(|at| *at <= soon);
@@ -369,19 +373,21 @@ impl Script {
             2 => to_next + self.rng.u64(..2_000),
             _ => to_next,
         };
-        self.world.pass(ms);
+        self.world.pass(ms)
     }
 }
 
 fn request(nack: &Nack) -> NackRequest {
-    let named = match &nack.named {
-        NackTarget::Origin(origin) => retry::NackTarget::Origin(origin.clone()),
-        NackTarget::Lane(lane) => retry::NackTarget::Lane(*lane),
-        NackTarget::Nothing => retry::NackTarget::Nothing,
+    let (named, copied) = match &nack.named {
+        NackTarget::Origin(origin) => (retry::NackTarget::Origin(origin.clone()), None),
+        NackTarget::Delivery(place, named) => (retry::NackTarget::Delivery(*place), named.clone()),
+        NackTarget::Nothing => (retry::NackTarget::Nothing, None),
     };
+    let delivery = |(first, failures)| CopiedDelivery { first, failures: Some(failures) };
     let record = plain(&nack.text);
     NackRequest {
         nack: retry::Nack {
+            copied: copied.map(delivery),
             want: nack.want,
             committed: nack.committed,
             record_bytes: u64::try_from(record.len()).unwrap(),

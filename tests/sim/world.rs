@@ -8,27 +8,31 @@
 //!             and after none, some or all of what was not: in that order, nothing else
 //! ```
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackReply, Replay, RetryBatch};
+use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackReply, Replay};
 use reprise::journal::{Disk, Journal, JournalOptions, StepResult, Writer};
-use reprise::model::{GroupId, WallMs};
+use reprise::model::{EntryId, GroupId, WallMs};
 use reprise::observe::Metrics;
-use reprise::retry::{LevelTable, NackOutcome, Policies, Policy};
-use reprise::wire::batch::{Batch, records};
+use reprise::retry::{Entry, LevelTable, NackOutcome, Policies, Policy};
+use reprise::wire::batch::RawRecord;
 use reprise::wire::names::Templates;
 
 use crate::invariants;
 use crate::mem_disk::MemDisk;
 use crate::model::{
-    BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, ModelState, Record, Rules,
+    BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, Record, Rules, is_pending,
 };
+use crate::script::GROUPS;
+use crate::writer::{Postponed, RetryLog, SentBatch};
 
 /// A pending request.
-type PendingRequest = Pin<Box<dyn Future<Output = Result<ModelAnswer, EngineError>>>>;
+pub type PendingRequest = Pin<Box<dyn Future<Output = Result<ModelAnswer, EngineError>>>>;
 
 /// The power is off: no answer comes until the next start.
 #[derive(Debug)]
@@ -40,11 +44,23 @@ pub struct World {
     /// The expected states after the last flush and after each request since.
     since_flush: Vec<Model>,
     asked: Vec<(PendingRequest, ModelAnswer)>,
+    pub postponed: Vec<Postponed>,
+    /// The retry topic of each group.
+    pub logs: BTreeMap<GroupId, RetryLog>,
+    /// The batches on their way into them.
+    pub sent: Vec<SentBatch>,
     pub running: Option<Running>,
     /// Number of the disk operation that cuts the power.
     cut_at: Option<u64>,
+    pub clock: Clock,
     hand: Hand,
     pub crashes: u32,
+    /// Number of records written into retry topics.
+    pub released: u32,
+    /// Number of batches that a crash has left there without a note.
+    pub unnoted: u32,
+    /// Number of nack batches that waited for the end of a release.
+    pub postponements: u32,
     /// The wall clock has gone back at a start.
     went_back: bool,
 }
@@ -71,7 +87,6 @@ pub fn policies(rules: &Rules) -> Policies {
         max_reconsume_times: rules.max,
         levels: Arc::new(levels),
         consume_timeout_ms: u64::try_from(CONSUME_TIMEOUT_MS).unwrap(),
-        // Without inference, no retry is delivered by itself.
         inference: false,
         ..Policy::default()
     };
@@ -85,16 +100,24 @@ impl World {
     pub fn new(seed: u64, rules: Rules) -> Self {
         let now = 1_700_000_000_000;
         let model = Model::new(now, rules);
-        let (_, hand) = Clock::told(WallMs(now));
+        let (clock, hand) = Clock::told(WallMs(now));
+        let log = |group| (GroupId::new(group), RetryLog::new(1, Vec::new()));
         let mut world = Self {
             disk: MemDisk::new(seed),
             since_flush: vec![model.clone()],
             model,
             asked: Vec::new(),
+            postponed: Vec::new(),
+            logs: GROUPS.map(log).into(),
+            sent: Vec::new(),
             running: None,
             cut_at: None,
+            clock,
             hand,
             crashes: 0,
+            released: 0,
+            unnoted: 0,
+            postponements: 0,
             went_back: false,
         };
         world.start(0).unwrap();
@@ -108,10 +131,14 @@ impl World {
     }
 
     /// Checks that only a power cut made a step fail.
-    fn failed<T>(&self, why: impl std::fmt::Debug) -> Result<T, Cut> {
+    pub fn failed<T>(&self, why: impl std::fmt::Debug) -> Result<T, Cut> {
         let is_cut = self.cut_at.is_some_and(|at| self.disk.operations() >= at);
         assert!(is_cut, "failed without a power cut: {why:?}");
         Err(Cut)
+    }
+
+    pub fn engine(&self) -> Engine {
+        self.running.as_ref().unwrap().engine.clone()
     }
 
     /// Sends a request to the engine; the next flush compares the answer with the model's.
@@ -121,32 +148,38 @@ impl World {
         say: fn(T) -> ModelAnswer,
         expected: ModelAnswer,
     ) -> Result<(), Cut> {
-        let mut asked: PendingRequest = Box::pin(async move {
-            match asked.await {
-                Ok(said) => Ok(say(said)),
-                Err(EngineError::BadNacks(bad)) => {
-                    Ok(ModelAnswer::Bad(bad.into_iter().map(|(n, _)| n).collect()))
-                }
-                Err(EngineError::CommitBeyondHandOut) => Ok(ModelAnswer::Refused),
-                Err(error) => Err(error),
-            }
-        });
-        let mut context = Context::from_waker(Waker::noop());
-        let early = asked.as_mut().poll(&mut context);
+        let mut asked = pending(asked, say);
+        let early = poll(&mut asked);
         assert!(early.is_pending(), "said without asking: {early:?}");
-        self.running.as_mut().unwrap().driver.step();
-        self.since_flush.push(self.model.clone());
-        match asked.as_mut().poll(&mut context) {
+        self.tell()?;
+        self.answer(asked, expected, self.states())
+    }
+
+    /// Judges the answer to a request that the engine has taken, now or at the next flush. The
+    /// first `count` states since the last flush are its own and those before.
+    pub fn answer(
+        &mut self,
+        mut asked: PendingRequest,
+        expected: ModelAnswer,
+        count: usize,
+    ) -> Result<(), Cut> {
+        match poll(&mut asked) {
             Poll::Pending => self.asked.push((asked, expected)),
             Poll::Ready(Err(error)) => return self.failed(error),
             Poll::Ready(Ok(said)) => {
                 assert_eq!(said, expected);
-                let rests = matches!(said, ModelAnswer::Bad(_) | ModelAnswer::Refused)
-                    || self.since_flush.iter().all(|model| same(model, &self.model));
+                let states = &self.since_flush[..count];
+                let rests = matches!(said, ModelAnswer::Bad(_))
+                    || states.iter().all(|model| same(model, &states[count - 1]));
                 assert!(rests, "said before its facts are durable: {said:?}");
             }
         }
         Ok(())
+    }
+
+    /// The number of states that a crash from now on may leave.
+    pub fn states(&self) -> usize {
+        self.since_flush.len()
     }
 
     /// Prints an event if `SIM_STORY` is set.
@@ -162,17 +195,18 @@ impl World {
         self.since_flush.push(self.model.clone());
     }
 
-    /// Steps the engine after an event without an answer.
-    pub fn tell(&mut self) {
+    /// Steps the engine after an event.
+    pub fn tell(&mut self) -> Result<(), Cut> {
         self.running.as_mut().unwrap().driver.step();
         self.in_question();
+        self.take_handed_over()
     }
 
     /// Lets time pass, with the due events.
-    pub fn pass(&mut self, ms: u64) {
+    pub fn pass(&mut self, ms: u64) -> Result<(), Cut> {
         self.hand.advance(ms);
         self.model.time(self.model.now + i64::try_from(ms).unwrap());
-        self.tell();
+        self.tell()
     }
 
     /// Writes and syncs; all pending requests must be answered now as the model expects.
@@ -181,9 +215,8 @@ impl World {
             StepResult::Flushed | StepResult::Idle => {}
             other => return self.failed(other),
         }
-        let mut context = Context::from_waker(Waker::noop());
         for (mut asked, expected) in std::mem::take(&mut self.asked) {
-            match asked.as_mut().poll(&mut context) {
+            match poll(&mut asked) {
                 Poll::Ready(Ok(said)) => assert_eq!(said, expected, "acknowledged otherwise"),
                 Poll::Ready(Err(error)) => return self.failed(error),
                 Poll::Pending => panic!("no answer after a flush: {expected:?}"),
@@ -196,7 +229,7 @@ impl World {
     /// Takes checkpoints of the engine's tables and of the journal's index.
     pub fn keep(&mut self) -> Result<(), Cut> {
         self.flush()?;
-        let engine = self.running.as_ref().unwrap().engine.clone();
+        let engine = self.engine();
         self.ask(async move { engine.keep().await }, |()| ModelAnswer::Done, ModelAnswer::Done)
     }
 
@@ -220,6 +253,9 @@ impl World {
         self.crashes += 1;
         self.running = None;
         self.asked.clear();
+        self.postponed.clear();
+        let written = self.sent.drain(..).filter(|one| one.base.is_some());
+        self.unnoted += u32::try_from(written.count()).unwrap();
     }
 
     /// Starts from the disk, `away_ms` later by the wall clock, and checks the restored state.
@@ -253,12 +289,16 @@ impl World {
         }
         let (engine, driver) = replay.finish(parts);
         let state = driver.fingerprint();
-        self.hand = hand;
+        (self.clock, self.hand) = (clock, hand);
         self.judge(now, &state);
         invariants::hold(&state);
         self.running = Some(Running { engine, driver, writer, journal });
         self.flush()?;
-        self.pass(0);
+        self.pass(0)?;
+        self.flush()?;
+        for group in GROUPS {
+            self.serve(&GroupId::new(group))?;
+        }
         self.flush()?;
         self.read_everything()
     }
@@ -271,7 +311,7 @@ impl World {
         for before in &self.since_flush {
             let mut after = before.clone();
             after.now = now;
-            after.late.clear();
+            after.topics.clear();
             after.reload(&rules);
             match after.differs(state) {
                 None => fitting.push((before.clone(), after)),
@@ -293,44 +333,30 @@ impl World {
         self.model = after;
     }
 
-    /// Checks that the bytes of all waiting records and all dead letters are there.
+    /// Checks that the bytes of all pending records and all dead letters are there.
     fn read_everything(&mut self) -> Result<(), Cut> {
-        let engine = self.running.as_ref().unwrap().engine.clone();
-        let mut groups: Vec<GroupId> =
-            self.model.records.values().map(|r| r.group.clone()).collect();
-        groups.dedup();
-        for group in groups {
-            let of_group = || self.model.records.values().filter(|record| record.group == group);
-            let waits = |s: ModelState| matches!(s, ModelState::Waiting { .. });
-            let mut waiting: Vec<String> =
-                of_group().filter(|r| waits(r.stands)).map(|r| r.text.clone()).collect();
-            let mut dead: Vec<String> = of_group().filter_map(Record::letter).collect();
-            let letters = match engine.dead_letters(&group, 0, usize::MAX) {
+        for group in GROUPS.map(GroupId::new) {
+            let of_group = |record: &&Record| record.group == group;
+            let records = self.model.records.values().filter(of_group);
+            let mut dead: Vec<String> = records.filter_map(Record::letter).collect();
+            let letters = match self.engine().dead_letters(&group, 0, usize::MAX) {
                 Ok(read) => read.letters,
                 Err(error) => return self.failed(error),
             };
-            let text = |bytes: Option<bytes::Bytes>| {
-                String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap()
-            };
             let mut found: Vec<String> =
-                letters.into_iter().map(|letter| text(letter.record.value)).collect();
+                letters.into_iter().map(|letter| text_of(letter.record)).collect();
             dead.sort();
             found.sort();
             assert_eq!(found, dead, "dead letters of {group}");
-            waiting.sort();
-            let expected = ModelAnswer::Taken(
-                waiting.into_iter().map(|text| (0, 0, text)).collect(),
-                NOWHERE,
-                NOWHERE,
-            );
-            let (engine, of) = (engine.clone(), group.clone());
-            let asked = async move {
-                engine.snapshot(&of, 0, (usize::MAX, u64::MAX), async |_| true).await
-            };
-            self.ask(asked, snapshot, expected)?;
-            self.flush()?;
         }
-        Ok(())
+        let pending = self.model.records.iter().filter(|(_, record)| is_pending(record.stands));
+        let pending = pending.map(|(id, record)| (*id, record.group.clone(), record.text.clone()));
+        for (id, group, text) in pending.collect::<Vec<_>>() {
+            let engine = self.engine();
+            let asked = async move { engine.entry_record(&group, EntryId(id)).await };
+            self.ask(asked, value, ModelAnswer::Value(text))?;
+        }
+        self.flush()
     }
 
     /// Checks that the state read back equals the live state, with the look-up files and without
@@ -365,33 +391,36 @@ impl World {
     }
 }
 
-const NOWHERE: reprise::model::LaneOffset =
-    reprise::model::LaneOffset { slot: reprise::model::RetryPartition(0), sequence: 0 };
-
 fn same(a: &Model, b: &Model) -> bool {
-    a.records == b.records && a.slots == b.slots && a.stamps == b.stamps
+    a.records == b.records && a.stamps == b.stamps
 }
 
-fn text_of(batch: &bytes::Bytes) -> String {
-    let batch = Batch::parse(batch).unwrap();
-    batch.check_crc().unwrap();
-    let mut found = records(&batch, 1 << 20).unwrap();
-    let record = found.next().unwrap().unwrap();
-    assert!(found.next().is_none(), "one record a batch");
-    String::from_utf8(record.value.unwrap().to_vec()).unwrap()
+pub fn pending<T: 'static>(
+    asked: impl Future<Output = Result<T, EngineError>> + 'static,
+    say: fn(T) -> ModelAnswer,
+) -> PendingRequest {
+    Box::pin(async move {
+        match asked.await {
+            Ok(said) => Ok(say(said)),
+            Err(EngineError::BadNacks(bad)) => {
+                Ok(ModelAnswer::Bad(bad.into_iter().map(|(n, _)| n).collect()))
+            }
+            Err(error) => Err(error),
+        }
+    })
 }
 
-fn snapshot((_, records): (usize, Vec<reprise::engine::LaneRecord>)) -> ModelAnswer {
-    let mut texts: Vec<String> = records.iter().map(|record| text_of(&record.batch)).collect();
-    texts.sort();
-    ModelAnswer::Taken(texts.into_iter().map(|text| (0, 0, text)).collect(), NOWHERE, NOWHERE)
+pub fn poll(asked: &mut PendingRequest) -> Poll<Result<ModelAnswer, EngineError>> {
+    asked.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-pub fn taken(taken: RetryBatch) -> ModelAnswer {
-    let redelivery =
-        |r: &reprise::engine::LaneRecord| (r.offset, r.reconsume_times, text_of(&r.batch));
-    let records = taken.records.iter().map(redelivery).collect();
-    ModelAnswer::Taken(records, taken.position, taken.next)
+fn text_of(record: RawRecord) -> String {
+    String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap()
+}
+
+fn value(found: Option<(Entry, Bytes)>) -> ModelAnswer {
+    let (_, record) = found.unwrap();
+    ModelAnswer::Value(text_of(RawRecord::parse(&record).unwrap()))
 }
 
 pub fn nacked(reply: NackReply) -> ModelAnswer {

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
 
-use reprise::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicName, WallMs};
-use reprise::retry::{Entries, Entry, EntryCounts, Marks, RetryState, SlotRecord, StateKind};
+use reprise::model::{EntryId, GroupId, Origin, RetryPartition, RetryPlace, TopicName, WallMs};
+use reprise::retry::{Entries, Entry, EntryCounts, Marks, RetryState, StateKind};
 
-/// All indexes as trees. Two stores are equal when their entries, slots and marks are equal.
+/// All indexes as trees. Two stores are equal when their entries and marks are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BTreeEntries {
     entries: BTreeMap<EntryId, Entry>,
-    slots: BTreeMap<GroupId, BTreeMap<RetryPartition, SlotRecord>>,
     marks: Marks,
     groups: BTreeMap<GroupId, Indexes>,
     expiry: BTreeSet<(WallMs, EntryId)>,
@@ -21,8 +20,8 @@ pub struct BTreeEntries {
 struct Indexes {
     ids: BTreeSet<EntryId>,
     origin: BTreeMap<Origin, EntryId>,
-    lane: BTreeMap<LaneOffset, EntryId>,
-    inflight: BTreeMap<LaneOffset, EntryId>,
+    place: BTreeMap<RetryPlace, EntryId>,
+    inflight: BTreeMap<RetryPlace, EntryId>,
     waiting: BTreeSet<(WallMs, EntryId)>,
     held: BTreeSet<EntryId>,
     commits: BTreeMap<(TopicName, i32, bool, i64), EntryId>,
@@ -37,8 +36,8 @@ impl Indexes {
             self.origin.insert(origin.clone(), id);
             self.commits.insert(commit_key(origin, entry), id);
         }
-        self.lane.extend(entry.lanes.iter().map(|lane| (*lane, id)));
-        self.inflight.extend(entry.inflight().map(|lane| (lane, id)));
+        self.place.extend(entry.places.iter().map(|place| (*place, id)));
+        self.inflight.extend(entry.inflight().map(|place| (place, id)));
         self.waiting.extend(entry.due().map(|due| (due, id)));
         if entry.state.kind() == StateKind::Held {
             self.held.insert(id);
@@ -55,10 +54,10 @@ impl Indexes {
             self.origin.remove(origin);
             self.commits.remove(&commit_key(origin, entry));
         }
-        for lane in &entry.lanes {
-            self.lane.remove(lane);
+        for place in &entry.places {
+            self.place.remove(place);
         }
-        entry.inflight().map(|lane| self.inflight.remove(&lane));
+        entry.inflight().map(|place| self.inflight.remove(&place));
         entry.due().map(|due| self.waiting.remove(&(due, entry.id)));
         self.held.remove(&entry.id);
         if let RetryState::Waiting { level, .. } = entry.state {
@@ -77,8 +76,8 @@ impl Entries for BTreeEntries {
         self.groups.get(group)?.origin.get(origin).copied()
     }
 
-    fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId> {
-        self.groups.get(group)?.lane.get(&lane).copied()
+    fn by_place(&self, group: &GroupId, place: RetryPlace) -> Option<EntryId> {
+        self.groups.get(group)?.place.get(&place).copied()
     }
 
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {
@@ -113,7 +112,7 @@ impl Entries for BTreeEntries {
         0
     }
 
-    fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
+    fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId> {
         let Some(indexes) = self.groups.get(group) else { return Vec::new() };
         let last = *all_of(from.slot).end();
         indexes.inflight.range(from..=last).take(limit).map(|(_, id)| *id).collect()
@@ -122,10 +121,6 @@ impl Entries for BTreeEntries {
     fn open(&self, group: &GroupId, slot: RetryPartition) -> usize {
         let indexes = self.groups.get(group);
         indexes.map_or(0, |indexes| indexes.inflight.range(all_of(slot)).count())
-    }
-
-    fn first_open(&self, group: &GroupId, slot: RetryPartition) -> Option<LaneOffset> {
-        self.groups.get(group)?.inflight.range(all_of(slot)).next().map(|(lane, _)| *lane)
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
@@ -177,20 +172,17 @@ impl Entries for BTreeEntries {
     }
 
     fn groups(&self) -> Vec<GroupId> {
-        let names: BTreeSet<&GroupId> = self.groups.keys().chain(self.slots.keys()).collect();
-        names.into_iter().cloned().collect()
+        self.groups.keys().cloned().collect()
     }
 
     fn counts(&self, group: &GroupId) -> EntryCounts {
         self.groups.get(group).map(|indexes| indexes.counts.clone()).unwrap_or_default()
     }
 
-    fn slots(&self, group: &GroupId) -> Vec<SlotRecord> {
-        self.slots.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect()
-    }
-
-    fn slot(&self, group: &GroupId, slot: RetryPartition) -> Option<SlotRecord> {
-        self.slots.get(group)?.get(&slot).cloned()
+    fn partitions(&self, group: &GroupId) -> Vec<RetryPartition> {
+        let inflight = self.groups.get(group).into_iter().flat_map(|of| of.inflight.keys());
+        let partitions: BTreeSet<RetryPartition> = inflight.map(|place| place.slot).collect();
+        partitions.into_iter().collect()
     }
 
     fn marks(&self) -> Marks {
@@ -215,10 +207,6 @@ impl Entries for BTreeEntries {
         }
     }
 
-    fn put_slot(&mut self, group: &GroupId, slot: &SlotRecord) {
-        self.slots.entry(group.clone()).or_default().insert(slot.slot, slot.clone());
-    }
-
     fn put_marks(&mut self, marks: Marks) {
         self.marks = marks;
     }
@@ -228,9 +216,9 @@ fn commit_key(origin: &Origin, entry: &Entry) -> (TopicName, i32, bool, i64) {
     (origin.topic.clone(), origin.partition, entry.passed.is_some(), origin.offset)
 }
 
-/// Every retry-partition offset of a slot.
-fn all_of(slot: RetryPartition) -> RangeInclusive<LaneOffset> {
-    LaneOffset { slot, sequence: 0 }..=LaneOffset { slot, sequence: u64::MAX }
+/// Every delivery of a partition.
+fn all_of(slot: RetryPartition) -> RangeInclusive<RetryPlace> {
+    RetryPlace { slot, sequence: 0 }..=RetryPlace { slot, sequence: u64::MAX }
 }
 
 /// Lowers a count by one. A count of 0 is removed, so that stores with equal contents are equal.

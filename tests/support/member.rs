@@ -236,7 +236,7 @@ impl Member {
     }
 
     /// One Fetch of the retry partition.
-    pub fn fetch_lane(&mut self, from: i64, wait_ms: i32) -> PartitionData {
+    pub fn fetch_retries(&mut self, from: i64, wait_ms: i32) -> PartitionData {
         let retry = self.retry();
         self.client.fetch(&retry, 0, from, wait_ms)
     }
@@ -251,7 +251,7 @@ impl Member {
     pub fn retries_from(&mut self, from: i64) -> Vec<Got> {
         let mut got = Vec::new();
         until("a retry", || {
-            let data = self.fetch_lane(from, 5_000);
+            let data = self.fetch_retries(from, 5_000);
             assert_eq!(data.error_code, 0);
             got = unpack(&data.records.unwrap());
             if super::in_front() {

@@ -119,7 +119,7 @@ fn suspects(explained: &GroupExplanation) -> Markup {
                 "Lost deliveries are not looked at in this group: " code { "retry.delivery" }
                 " is topic. Set it to auto to find records that end their consumers."
             }
-        } @else if explained.suspects.is_empty() && explained.alone.is_empty() {
+        } @else if explained.suspects.is_empty() {
             p.empty {
                 "No record is suspected. A record that is outstanding whenever a consumer ends "
                 "without a commit appears here, with the next step."
@@ -131,15 +131,6 @@ fn suspects(explained: &GroupExplanation) -> Markup {
                 } }
                 tbody {
                     @for set in explained.suspects.iter().take(ROWS_MAX) { (suspects_row(set)) }
-                    @for alone in explained.alone.iter().take(ROWS_MAX) {
-                        tr {
-                            td { "alone" }
-                            td.text { (cell(alone.retry.as_deref().unwrap_or("-"))) }
-                            td.number {}
-                            td.text { (cell(&alone.member)) }
-                            td { (alone.stands) }
-                        }
-                    }
                 }
             }))
             (rest(explained.suspects.len()))

@@ -114,7 +114,6 @@ fn facts(found: &RetryRecord, show: bool) -> Markup {
             dt { "Failures" } dd { (retry.reconsume_times) " of " (retry.max_reconsume_times) }
             @if let Some(level) = retry.level { dt { "Level" } dd { (level) } }
             @if let Some(due) = retry.due_ms { dt { "Due" } dd { (utc(due)) } }
-            @if let Some(member) = &retry.member { dt { "Member" } dd { (member) } }
             dt { "First failed" } dd { (retry.first_failed_ms.map(utc).unwrap_or_default()) }
             dt { "Last failed" } dd { (retry.last_failed_ms.map(utc).unwrap_or_default()) }
             dt { "Produced" } dd { (utc(found.timestamp_ms)) }

@@ -51,8 +51,6 @@ pub struct GroupExplanation {
     pub advice: Vec<String>,
     /// Records that may end their consumer: those outstanding at every recent lost delivery.
     pub suspects: Vec<SuspectsView>,
-    /// Isolated retries: earlier deliveries of them were lost again and again.
-    pub alone: Vec<AloneView>,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<PartitionView>,
 }
@@ -84,16 +82,6 @@ pub struct SuspectsView {
     pub why: String,
     /// The next step, in words.
     pub next: String,
-}
-
-/// A member that gets an isolated retry.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct AloneView {
-    pub member: String,
-    /// Current delivery, such as `reprise.retry.shop-0@…`; absent while the record waits.
-    pub retry: Option<String>,
-    /// The state of the isolation, in words.
-    pub stands: String,
 }
 
 /// One key of `retry` in force.

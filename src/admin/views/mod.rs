@@ -177,10 +177,8 @@ pub struct MemberView {
     pub silent: bool,
     /// Whether the member subscribes to the group's retry topic.
     pub takes_retries: bool,
-    /// `topic-partition` each; without the member's retry partition.
+    /// The assigned partitions, each as `topic-partition`.
     pub assignment: Vec<String>,
-    /// The member's retry partition.
-    pub slot: Option<u16>,
 }
 
 /// The rules of retrying in force for a group.
@@ -272,8 +270,6 @@ pub struct RetryView {
     /// The pattern of its key, and the size class of its record.
     pub key_shape: Option<String>,
     pub size: String,
-    /// The member that has it; absent unless inflight.
-    pub member: Option<String>,
 }
 
 /// One dead letter with its record; the admin port decides which bytes it shows.

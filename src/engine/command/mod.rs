@@ -1,7 +1,6 @@
 //! Commands to the driver. Each file of this folder has the requests of one verb with their
 //! answers, the driver's work, and the methods of the handle.
 
-mod acknowledge;
 mod delete_letters;
 mod end_topic;
 mod export;
@@ -9,8 +8,6 @@ mod group_commits;
 mod housekeeping;
 mod import;
 mod job;
-mod join;
-mod leave;
 mod list_shapes;
 mod nack;
 mod operate;
@@ -19,21 +16,17 @@ mod read;
 mod reload;
 mod retry_topic;
 mod settle;
-mod take;
 
 use tokio::sync::oneshot;
 
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::model::GroupId;
-use crate::retry::LedgerInput;
 
 pub use self::import::{ImportBatch, ImportRequest};
-pub use self::join::LaneSlot;
 pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
-pub use self::take::RetryBatch;
 
 /// The sending end of an answer, with the sequence that must be durable before a client sees it.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
@@ -116,8 +109,6 @@ pub(super) enum Command {
     /// Wakes the driver, which checks its store between commands.
     Look,
     Stop,
-    /// An observation for the ledger.
-    Tell(Box<LedgerInput>),
 }
 
 impl Command {
@@ -131,7 +122,7 @@ impl Command {
     pub(super) fn waits_for(&self, driver: &Driver) -> Option<GroupId> {
         match self {
             Self::Call(call) => call.waits_for(driver),
-            Self::Keep(_) | Self::KeepDetector(_) | Self::Look | Self::Stop | Self::Tell(_) => None,
+            Self::Keep(_) | Self::KeepDetector(_) | Self::Look | Self::Stop => None,
         }
     }
 
@@ -139,7 +130,6 @@ impl Command {
     pub(super) fn is_event(&self) -> bool {
         match self {
             Self::Call(call) => call.is_event(),
-            Self::Tell(_) => true,
             Self::Keep(_) | Self::KeepDetector(_) | Self::Look | Self::Stop => false,
         }
     }
@@ -151,7 +141,6 @@ impl Driver {
             Command::Call(call) => call.answer(self),
             Command::Keep(reply) => self.keep(reply),
             Command::KeepDetector(group) => self.keep_detector(&group),
-            Command::Tell(input) => self.note_input(*input, "an observation"),
             Command::Look | Command::Stop => {}
         }
     }

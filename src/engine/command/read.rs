@@ -7,7 +7,6 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::group_summary::GroupSummary;
 use crate::engine::handle::Engine;
-use crate::engine::render::LaneRecord;
 use crate::engine::store::TakenEntry;
 use crate::model::{EntryId, GroupId};
 use crate::retry::{DELAYED, Entries, Entry, RetryState};
@@ -17,21 +16,6 @@ struct PageEntries {
     group: GroupId,
     after: Option<EntryId>,
     limit: usize,
-}
-
-/// Asks for waiting entries of a group, oldest due first.
-struct PageWaiting {
-    group: GroupId,
-    from: usize,
-    limit: usize,
-}
-
-/// Waiting entries of a group.
-#[derive(Debug)]
-struct WaitingPage {
-    /// Number of all waiting entries.
-    total: usize,
-    entries: Vec<TakenEntry>,
 }
 
 /// Asks for the next few waiting or exported entries of a group, by id.
@@ -95,30 +79,6 @@ struct FindGroup {
 struct ListGroups;
 
 impl Engine {
-    /// The waiting entries of a group, for a reader that is no member: their number, and the
-    /// records at positions `from`… of that list, oldest due first. At most `limit` records; only
-    /// the first may exceed `bytes_max`, and there is `room` for all. Delivers nothing to a member.
-    pub async fn snapshot(
-        &self,
-        group: &GroupId,
-        from: usize,
-        (limit, bytes_max): (usize, u64),
-        room: impl AsyncFnOnce(usize) -> bool,
-    ) -> Result<(usize, Vec<LaneRecord>), EngineError> {
-        let page = PageWaiting { group: group.clone(), from, limit };
-        let WaitingPage { total, mut entries } = self.call(page).await?;
-        entries.truncate(fitting(&entries, bytes_max));
-        if !room(bytes_of(&entries)).await {
-            entries.clear();
-        }
-        let read = entries.into_iter().map(|one| self.render.lane_record(&self.journal, &one));
-        let mut records = read.collect::<Result<Vec<_>, _>>()?;
-        for (record, offset) in records.iter_mut().zip(from..) {
-            record.move_to(i64::try_from(offset).unwrap_or(i64::MAX));
-        }
-        Ok((total, records))
-    }
-
     /// Open entries of a group by id, for the admin port.
     pub async fn page(
         &self,
@@ -200,27 +160,12 @@ fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
     fit.count()
 }
 
-pub(super) fn bytes_of(entries: &[TakenEntry]) -> usize {
-    let payloads = entries.iter().filter_map(|entry| entry.payload);
-    payloads.map(|at| usize::try_from(at.len).unwrap_or(usize::MAX)).sum()
-}
-
 impl Request for PageEntries {
     type Answer = Vec<Entry>;
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Entry>, EngineError> {
         let Self { group, after, limit } = self;
         Ok(driver.ledger.store().page_entries(&group, after, limit))
-    }
-}
-
-impl Request for PageWaiting {
-    type Answer = WaitingPage;
-
-    fn run(self, driver: &mut Driver) -> Result<WaitingPage, EngineError> {
-        let store = driver.ledger.store();
-        let (total, entries) = store.waiting(&self.group, self.from, self.limit);
-        Ok(WaitingPage { total, entries })
     }
 }
 

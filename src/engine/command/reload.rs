@@ -44,14 +44,14 @@ struct GroupRules {
     /// The `match` of the group's rule in `groups`; `None` without a rule.
     rule: Option<String>,
     /// The group has a retry topic.
-    lane: bool,
+    has_retries: bool,
 }
 
 /// A rule change that affects a group's waiting entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RuleChange {
     /// The group has lost its retry topic.
-    NoLane,
+    RetriesOff,
     /// The group's former rule in `groups` is gone; with the rule that applies now.
     NoRule(String, Option<String>),
 }
@@ -63,8 +63,8 @@ fn ruled<S: Entries>(ledger: &Ledger<S>) -> BTreeMap<GroupId, GroupRules> {
         let counts = ledger.counts(&group);
         let waiting = WAITING.iter().map(|kind| counts.of(*kind)).sum();
         let rule = ledger.rule_of(&group).map(str::to_owned);
-        let lane = ledger.policy(&group).lane;
-        (group, GroupRules { waiting, rule, lane })
+        let has_retries = ledger.policy(&group).has_retries;
+        (group, GroupRules { waiting, rule, has_retries })
     });
     all.filter(|(_, ruled)| ruled.waiting > 0).collect()
 }
@@ -74,7 +74,7 @@ fn ruled<S: Entries>(ledger: &Ledger<S>) -> BTreeMap<GroupId, GroupRules> {
 fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, GroupRules>) {
     for (group, waiting, change) in changes(ledger, before) {
         match change {
-            RuleChange::NoLane => tracing::warn!(
+            RuleChange::RetriesOff => tracing::warn!(
                 %group, waiting,
                 "R0506 the group has no retry topic any more (retry.delivery: off): its retries \
                  wait until it has one again"
@@ -93,9 +93,9 @@ fn changes<S: Entries>(
     before: BTreeMap<GroupId, GroupRules>,
 ) -> Vec<(GroupId, u64, RuleChange)> {
     let mut all = Vec::new();
-    for (group, GroupRules { waiting, rule, lane }) in before {
-        if lane && !ledger.policy(&group).lane {
-            all.push((group.clone(), waiting, RuleChange::NoLane));
+    for (group, GroupRules { waiting, rule, has_retries }) in before {
+        if has_retries && !ledger.policy(&group).has_retries {
+            all.push((group.clone(), waiting, RuleChange::RetriesOff));
         }
         let gone = rule.filter(|rule| !ledger.has_rule(rule));
         if let Some(was) = gone {
@@ -119,7 +119,7 @@ mod tests {
         Policies::new(fallback.clone(), patterns.iter().map(of).collect())
     }
 
-    /// A ledger in which a record of `shop` has failed, and none of `idle`.
+    /// A ledger in which a record of `shop` has failed.
     fn ledger(patterns: &[&str]) -> Ledger<BTreeEntries> {
         let policies = rules(patterns, &Policy::default());
         let mut ledger = Ledger::new(BTreeEntries::default(), policies);
@@ -128,8 +128,6 @@ mod tests {
         let by = Reporter { member: None, client: "app".into() };
         let (group, nacks) = ("shop".into(), vec![nack]);
         ledger.handle(NOW, LedgerInput::Nacks { group, by, nacks });
-        let group = "idle".into();
-        ledger.handle(NOW, LedgerInput::Join { group, member: "m".into() });
         ledger
     }
 
@@ -157,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_goes_under_a_backlog_is_said_once() {
-        let off = Policy { lane: false, ..Policy::default() };
+    fn retries_switched_off_under_a_backlog_is_said_once() {
+        let off = Policy { has_retries: false, ..Policy::default() };
         let mut ledger = ledger(&[]);
-        assert_eq!(says(&mut ledger, rules(&[], &off)), [RuleChange::NoLane]);
+        assert_eq!(says(&mut ledger, rules(&[], &off)), [RuleChange::RetriesOff]);
         assert_eq!(says(&mut ledger, rules(&[], &off)), []);
         assert_eq!(says(&mut ledger, rules(&[], &Policy::default())), []);
-        assert_eq!(says(&mut ledger, rules(&[], &off)), [RuleChange::NoLane], "again");
+        assert_eq!(says(&mut ledger, rules(&[], &off)), [RuleChange::RetriesOff], "again");
     }
 }

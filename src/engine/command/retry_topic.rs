@@ -5,7 +5,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::mover::{RetryPartitionLog, RetryTopic, RetryTopicPlace};
-use crate::model::{GroupId, LaneOffset, MonoMs};
+use crate::model::{GroupId, MonoMs, RetryPlace};
 use crate::retry::{Entries, LedgerInput};
 
 /// Partitions of a group's retry topic; without any it is deleted.
@@ -107,7 +107,7 @@ impl Request for RetryTopicUpdate {
         }
         driver.note(LedgerInput::RetryTopicServed { group: group.clone(), streams })?;
         for (index, of) in (0_u16..).zip(&partitions) {
-            let up_to = LaneOffset::in_stream(index, of.stream.0, of.committed);
+            let up_to = RetryPlace::in_stream(index, of.stream.0, of.committed);
             driver.commit_retries(&group, up_to)?;
         }
         driver.mover.wake(&group);
@@ -122,7 +122,7 @@ impl Request for Reopened {
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         for group in driver.ledger.store().groups() {
-            if !driver.mover.has_topic(&group) {
+            if driver.mover.topic(&group).is_none() {
                 driver.note(LedgerInput::RetryTopicServed { group, streams: Vec::new() })?;
             }
         }

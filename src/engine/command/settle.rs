@@ -53,9 +53,9 @@ impl Request for SettleRequest {
         let window = window_entries::entry(&group, &partition, Some(&settling.window), topic_id);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         driver.tell_room(driver.clock.now(), &group);
-        let lane = driver.mover.delivery_at(&group, &partition, settling.offset);
+        let place = driver.mover.delivery_at(&group, &partition, settling.offset);
         let settling = Box::new(settling);
-        let input = LedgerInput::Settle { group: group.clone(), settling, lane, record_bytes };
+        let input = LedgerInput::Settle { group: group.clone(), settling, place, record_bytes };
         let records = [record];
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
         let Some(LedgerAnswer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };

@@ -60,9 +60,9 @@ impl Driver {
             self.detectors.of(group, self.ledger.policy(group));
         }
         let policy = self.ledger.policy(group);
-        let is_lane = |nack: &Nack| matches!(nack.named, NackTarget::Lane(_));
+        let is_delivery = |nack: &Nack| matches!(nack.named, NackTarget::Delivery(_));
         let retry_topic = self.mover.topic(group).cloned();
-        if policy.inference && retry_topic.is_some() && nacks.iter().any(is_lane) {
+        if policy.inference && retry_topic.is_some() && nacks.iter().any(is_delivery) {
             // The deliveries are skipped from now on, also before any Fetch.
             self.detectors.of(group, policy);
         }
@@ -146,12 +146,9 @@ impl Driver {
     ) -> T {
         let mut state = of.lock();
         let changed = f(&mut state.detector, self.clock.now());
-        let (inputs, lines) = of.process_outputs(&mut state, group, &self.metrics);
+        let lines = of.process_outputs(&mut state, group, &self.metrics);
         drop(state);
         log_outputs(group, &lines);
-        for input in inputs {
-            self.note_input(input, "an output of a detector");
-        }
         changed
     }
 }
@@ -183,15 +180,11 @@ impl JudgedNacks {
                     OrderEffect::Known => return self.leaves.push(false),
                 }
             }
-            NackTarget::Lane(lane) => {
+            NackTarget::Delivery(place) => {
                 nack.carried.spared = detector.is_paused();
-                Some(match &self.retry_topic {
-                    Some(topic) => {
-                        let (topic, partition) = (topic.clone(), i32::from(lane.slot.0));
-                        let partition = TopicPartition { topic, partition };
-                        GroupObservation::RetryNacked { partition, offset: lane.offset() }
-                    }
-                    None => GroupObservation::LaneFailed { lane: *lane },
+                self.retry_topic.clone().map(|topic| {
+                    let partition = TopicPartition { topic, partition: i32::from(place.slot.0) };
+                    GroupObservation::RetryNacked { partition, offset: place.offset() }
                 })
             }
             NackTarget::Nothing

@@ -40,13 +40,10 @@ impl Engine {
     ) -> T {
         let mut state = of.lock();
         let changed = f(&mut state.detector, clock.now());
-        let (inputs, lines) = of.process_outputs(&mut state, group, &self.metrics);
+        let lines = of.process_outputs(&mut state, group, &self.metrics);
         // Under the lock, so that the driver gets the changes in order.
         if state.pending.must_be_told() {
             self.tell(Command::KeepDetector(group.clone()));
-        }
-        for input in inputs {
-            self.tell(Command::Tell(Box::new(input)));
         }
         then(of);
         drop(state);
@@ -95,7 +92,7 @@ mod tests {
         let (of, done) = (partition.clone(), Vec::new());
         detector.handle(now, GroupObservation::Read { partition: of, offset: 0, done });
         let came = MonoMs(0);
-        let by = MemberFetch { member, came, conn, max_wait_ms: 500, has_lane: false };
+        let by = MemberFetch { member, came, conn, max_wait_ms: 500, retry_topic: None };
         let asked = FetchPosition { partition: partition.clone(), offset: 0 };
         detector.asked(now, &by, &[asked]);
         let (hidden, sparse) = (OffsetRuns::default(), Vec::new());

@@ -1,9 +1,8 @@
-//! The outputs of a detector: wake-ups, records to journal, inputs of the ledger, log lines.
+//! The outputs of a detector: wake-ups, records to journal, log lines.
 
 use crate::engine::detectors::{DetectorState, GroupDetector};
 use crate::model::{GroupId, TopicPartition};
 use crate::observe::Metrics;
-use crate::retry::LedgerInput;
 use crate::retry::detector::DetectorOutput;
 use crate::retry::suspects::Decision;
 
@@ -11,15 +10,15 @@ use crate::retry::suspects::Decision;
 const LET_GO_NAMED: usize = 16;
 
 impl GroupDetector {
-    /// Processes a detector's outputs. Returns the inputs for the ledger, and the outputs to log
-    /// once the mutex is free: a Fetch of the group must not wait for the log.
+    /// Processes a detector's outputs. Returns those to log once the mutex is free: a Fetch of the
+    /// group must not wait for the log.
     pub(super) fn process_outputs(
         &self,
         state: &mut DetectorState,
         group: &GroupId,
         metrics: &Metrics,
-    ) -> (Vec<LedgerInput>, Vec<DetectorOutput>) {
-        let (mut inputs, mut lines, mut is_news) = (Vec::new(), Vec::new(), false);
+    ) -> Vec<DetectorOutput> {
+        let (mut lines, mut is_news) = (Vec::new(), false);
         while let Some(output) = state.detector.poll_output() {
             match output {
                 DetectorOutput::Window { partition, window } => {
@@ -27,9 +26,6 @@ impl GroupDetector {
                 }
                 DetectorOutput::Suspects(record) => state.pending.suspects(record),
                 DetectorOutput::Wake => is_news = true,
-                DetectorOutput::Joined(lane) => {
-                    inputs.push(LedgerInput::Joined { group: group.clone(), lane });
-                }
                 DetectorOutput::SeekBack { .. } => {
                     metrics.sought_back(group.as_str());
                     lines.push(output);
@@ -43,7 +39,7 @@ impl GroupDetector {
         if is_news {
             self.notify();
         }
-        (inputs, lines)
+        lines
     }
 }
 

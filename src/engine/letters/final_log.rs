@@ -188,7 +188,6 @@ fn word_of(evidence: Evidence) -> &'static str {
         Evidence::Nack => "produced-nack",
         Evidence::AdminNack => "admin-nack",
         Evidence::SeekBack | Evidence::MemberLost => "lost-delivery",
-        Evidence::Timeout => "timeout",
         Evidence::HeldEnded => "dead-letter-quota",
         other => other.as_str(),
     }

@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::engine::mover::scan::Scan;
 use crate::engine::mover::window::ReleaseWindow;
 use crate::journal::StreamId;
-use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, TopicName, TopicPartition};
+use crate::model::{EntryId, GroupId, MonoMs, RetryPlace, TopicName, TopicPartition};
 
 /// A topic that nobody fetched for this long has no reader.
 const READ_MS: u64 = 60_000;
@@ -119,7 +119,7 @@ pub(super) struct RetryTopic {
     place: RetryTopicPlace,
     partitions: Vec<ReleasePartition>,
     /// Retries that are on their way into the cluster behind.
-    sent: BTreeSet<EntryId>,
+    sent: BTreeMap<EntryId, StreamId>,
     /// The group's last commit that was seen here.
     committed_at: Option<MonoMs>,
     /// Number of released records without a key.
@@ -158,7 +158,7 @@ impl RetryTopic {
             name,
             place,
             partitions: Vec::new(),
-            sent: BTreeSet::new(),
+            sent: BTreeMap::new(),
             committed_at: None,
             turn: 0,
             scan: Scan::default(),
@@ -184,7 +184,7 @@ impl RetryTopic {
     }
 
     /// The group committed past `count` retries, up to this delivery.
-    fn committed(&mut self, up_to: LaneOffset, count: usize, now: MonoMs) {
+    fn committed(&mut self, up_to: RetryPlace, count: usize, now: MonoMs) {
         self.committed_at = Some(now);
         if let Some(of) = self.partitions.get_mut(usize::from(up_to.slot.0)) {
             of.committed = up_to.offset();
@@ -209,11 +209,6 @@ impl RetryTopic {
 }
 
 impl Mover {
-    /// Whether the retries of a group go through a topic.
-    pub(super) fn has_topic(&self, group: &GroupId) -> bool {
-        self.topics.contains_key(group)
-    }
-
     /// The retry topic of a group, if its retries go through one.
     pub(super) fn topic(&self, group: &GroupId) -> Option<&TopicName> {
         self.topics.get(group).map(|topic| &topic.name)
@@ -225,11 +220,11 @@ impl Mover {
         group: &GroupId,
         of: &TopicPartition,
         offset: i64,
-    ) -> Option<LaneOffset> {
+    ) -> Option<RetryPlace> {
         let topic = self.topics.get(group).filter(|topic| topic.name == of.topic)?;
         let index = u16::try_from(of.partition).ok()?;
         let partition = topic.partitions.get(usize::from(index))?;
-        Some(LaneOffset::in_stream(index, partition.stream.0, offset))
+        Some(RetryPlace::in_stream(index, partition.stream.0, offset))
     }
 
     /// Due retries of the group may be released.

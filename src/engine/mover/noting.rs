@@ -10,7 +10,7 @@ use crate::engine::mover::release_queue::{ReleaseBatch, ReleaseOutcome};
 use crate::engine::mover::releasing::{FULL_MS, Slice, UNREAD_MS};
 use crate::engine::mover::scan::NextSlice;
 use crate::engine::mover::{Mover, RetryTopicPlace};
-use crate::model::{GroupId, LaneOffset, Moment};
+use crate::model::{GroupId, Moment, Origin, RetryPlace};
 use crate::retry::{Entries, Fact, LedgerInput, Nack, NackTarget, StateKind};
 use crate::wire::batch::RawRecord;
 
@@ -95,15 +95,17 @@ impl Driver {
         else {
             return false;
         };
+        let leaves = |origin: &Origin| {
+            let entry = self.ledger.store().by_origin(group, origin);
+            entry.is_some_and(|id| topic.sent.contains_key(&id))
+        };
         nacks.any(|nack| match &nack.named {
-            NackTarget::Lane(lane) => {
-                let of = topic.partitions.get(usize::from(lane.slot.0));
-                of.is_some_and(|of| of.is_sending && of.end <= lane.offset())
+            NackTarget::Delivery(delivery) => {
+                let of = topic.partitions.get(usize::from(delivery.slot.0));
+                of.is_some_and(|of| of.is_sending && of.end <= delivery.offset())
+                    || nack.copied.as_ref().is_some_and(|copied| leaves(&copied.first))
             }
-            NackTarget::Origin(origin) => {
-                let entry = self.ledger.store().by_origin(group, origin);
-                entry.is_some_and(|id| topic.sent.contains(&id))
-            }
+            NackTarget::Origin(origin) => leaves(origin),
             NackTarget::Nothing
             | NackTarget::Unreadable
             | NackTarget::NoDelivery
@@ -118,11 +120,11 @@ impl Driver {
         for (id, index, record) in records {
             let Some(topic) = self.mover.topics.get_mut(group) else { return };
             let Some(of) = topic.partitions.get_mut(usize::from(index)) else { continue };
-            let lane = LaneOffset::in_stream(index, of.stream.0, 0);
-            let Some(entry) = self.ledger.released(id, lane) else { continue };
+            let delivery = RetryPlace::in_stream(index, of.stream.0, 0);
+            let Some(entry) = self.ledger.released(id, delivery) else { continue };
             let headers = self.render.retry_headers(&entry);
             of.is_sending = true;
-            topic.sent.insert(id);
+            topic.sent.insert(id, of.stream);
             let batch = batches.entry(index).or_insert_with(|| ReleaseBatch {
                 group: group.clone(),
                 topic: topic.name.clone(),
@@ -162,9 +164,8 @@ impl Driver {
     ) -> Result<(), EngineError> {
         let now = self.clock.now();
         let Some(topic) = self.mover.topics.get_mut(&batch.group) else { return Ok(()) };
-        for id in &batch.ids {
-            topic.sent.remove(id);
-        }
+        // A lost topic's batch may end when its retries are on their way into the next topic.
+        topic.sent.retain(|id, stream| *stream != batch.stream || !batch.ids.contains(id));
         let of = topic.partitions.get_mut(usize::from(batch.partition));
         let Some(of) = of.filter(|of| of.stream == batch.stream) else { return Ok(()) };
         of.is_sending = false;
@@ -183,11 +184,11 @@ impl Driver {
     }
 
     fn note_written(&mut self, batch: &ReleaseBatch, base: i64) -> Result<(), EngineError> {
-        let lane = |offset| LaneOffset::in_stream(batch.partition, batch.stream.0, offset);
+        let delivery = |offset| RetryPlace::in_stream(batch.partition, batch.stream.0, offset);
         let mut facts: Vec<Fact> = Vec::with_capacity(batch.ids.len());
         let mut end = base;
         for id in &batch.ids {
-            facts.extend(self.handle(LedgerInput::Release { id: *id, lane: lane(end) }).1);
+            facts.extend(self.handle(LedgerInput::Release { id: *id, place: delivery(end) }).1);
             end = end.saturating_add(1);
         }
         self.persist(&facts, &[], Vec::new())?;
@@ -202,7 +203,11 @@ impl Driver {
         of.end = end;
         let committed = of.committed;
         // The group may have committed past the retries before they were noted.
-        if committed > base { self.commit_retries(&batch.group, lane(committed)) } else { Ok(()) }
+        if committed > base {
+            self.commit_retries(&batch.group, delivery(committed))
+        } else {
+            Ok(())
+        }
     }
 
     /// The cluster refuses a batch: its retries are sent alone, and a single one waits.

@@ -8,7 +8,7 @@ use crate::engine::error::EngineError;
 use crate::engine::mover::scan::NextSlice;
 use crate::engine::mover::{RetryPartitionLog, RetryTopic};
 use crate::journal::{AppendError, NewEntry, StreamId};
-use crate::model::{EntryId, GroupId, LaneOffset, Moment, MonoMs, RetryPartition, TopicPartition};
+use crate::model::{EntryId, GroupId, Moment, MonoMs, RetryPartition, RetryPlace, TopicPartition};
 use crate::retry::{Entries, Fact, LedgerAnswer, LedgerInput};
 use crate::wire::batch::RawRecord;
 use crate::wire::partitioner::partition_of;
@@ -55,8 +55,8 @@ impl Driver {
         let policy = self.ledger.policy(group);
         let Some(topic) = self.mover.topic(group).filter(|_| policy.inference) else { return };
         for (index, of) in (0_u16..).zip(partitions) {
-            let lane = |offset| LaneOffset::in_stream(index, of.stream.0, offset);
-            let range = (lane(of.committed), lane(i64::MAX));
+            let delivery = |offset| RetryPlace::in_stream(index, of.stream.0, offset);
+            let range = (delivery(of.committed), delivery(i64::MAX));
             let failed = self.ledger.store().failed_deliveries(group, range);
             if failed.is_empty() {
                 continue;
@@ -168,7 +168,7 @@ impl Driver {
             topic.scan.leave(id, None);
             return Ok(true);
         }
-        if topic.scan.is_unreadable(id, now) || topic.sent.contains(&id) {
+        if topic.scan.is_unreadable(id, now) || topic.sent.contains_key(&id) {
             return Ok(true);
         }
         let bytes = self.ledger.store().record_bytes(id);
@@ -236,9 +236,9 @@ impl Driver {
                 continue;
             };
             let offset = next.entry(partition).or_insert(bounds.next);
-            let lane = LaneOffset::in_stream(partition, stream.0, *offset);
+            let delivery = RetryPlace::in_stream(partition, stream.0, *offset);
             *offset += 1;
-            facts.extend(self.handle(LedgerInput::Release { id, lane }).1);
+            facts.extend(self.handle(LedgerInput::Release { id, place: delivery }).1);
             let Some(entry) = self.ledger.entry(id) else { continue };
             let headers = self.render.retry_headers(&entry);
             entries.push(Arrival::marked(stream, &record, &headers).entry(now));
@@ -272,7 +272,7 @@ impl Driver {
     pub(in crate::engine) fn commit_retries(
         &mut self,
         group: &GroupId,
-        up_to: LaneOffset,
+        up_to: RetryPlace,
     ) -> Result<(), EngineError> {
         let answer = self.ask(LedgerInput::RetryCommit { group: group.clone(), up_to })?;
         let Some(LedgerAnswer::Acknowledged(count)) = answer else { return Ok(()) };

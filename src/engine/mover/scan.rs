@@ -115,8 +115,10 @@ impl Scan {
         if std::mem::take(&mut self.is_stale) {
             return NextSlice::Now;
         }
+        // The pass has tried those whose time has come, or they wait no more.
+        self.unreadable.retain(|_, until| now < *until);
         let again = self.unreadable.values().min();
-        again.map_or(NextSlice::OnEvent, |at| NextSlice::After(at.since(now).max(1)))
+        again.map_or(NextSlice::OnEvent, |at| NextSlice::After(at.since(now)))
     }
 }
 
@@ -156,6 +158,8 @@ mod tests {
         assert!(scan.is_unreadable(EntryId(1), MonoMs(29)));
         assert!(!scan.is_unreadable(EntryId(1), MonoMs(30)));
         assert_eq!(scan.end(MonoMs(10)), NextSlice::After(20));
+        assert_eq!(scan.end(MonoMs(30)), NextSlice::OnEvent, "nobody waits for it");
+        assert!(scan.set_aside(EntryId(1), MonoMs(30)));
         scan.released(EntryId(1));
         assert_eq!(scan.end(MonoMs(10)), NextSlice::OnEvent);
         let more = (2..5_000).find(|id| !scan.set_aside(EntryId(*id), MonoMs(30)));

@@ -145,8 +145,8 @@ impl House {
         let stream = self.stream(0).unwrap();
         let nacks = offsets.map(|offset| {
             let want = RequestedDelay { level: Some(-1), delay_ms: None };
-            let lane = LaneOffset::in_stream(0, stream.0, offset);
-            let nack = Nack { want, record_bytes: 30, ..Nack::of(NackTarget::Lane(lane)) };
+            let place = RetryPlace::in_stream(0, stream.0, offset);
+            let nack = Nack { want, record_bytes: 30, ..Nack::of(NackTarget::Delivery(place)) };
             NackRequest { nack, record: record(None, 10) }
         });
         let by = Reporter { member: None, client: ClientId::new("test") };

@@ -12,13 +12,12 @@ use crate::clock::{Clock, Hand};
 use crate::engine::stepped::answered;
 use crate::engine::store::ROWS_FILE;
 use crate::engine::{
-    Engine, EngineParts, Flusher, NackBatch, NackReply, NackRequest, ProducerSequence, Replay,
+    Engine, EngineParts, Flusher, NackBatch, NackReply, NackRequest, ProducerSequence,
+    ReleaseOutcome, Replay, RetryPartitionLog,
 };
-use crate::journal::{Disk, DiskFile, Journal, JournalOptions, MemDisk, Writer};
-use crate::model::{ClientId, GroupId, LaneOffset, MemberId, Origin, WallMs};
-use crate::retry::{
-    LedgerSnapshot, Nack, NackTarget, OtherDeliveries, Reporter, StateKind, entries_of,
-};
+use crate::journal::{Disk, DiskFile, Journal, JournalOptions, MemDisk, StreamId, Writer};
+use crate::model::{ClientId, GroupId, Origin, WallMs};
+use crate::retry::{LedgerSnapshot, Nack, NackTarget, Reporter, StateKind, entries_of};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// Slightly more than the delay of the first level.
@@ -160,6 +159,8 @@ struct House {
     flushes: bool,
     /// Offsets whose nacks were acknowledged.
     kept: Vec<i64>,
+    /// The next offset of the retry topic.
+    released: i64,
 }
 
 fn shop() -> GroupId {
@@ -202,8 +203,10 @@ impl House {
         let flusher = replay.flusher();
         recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at)).unwrap();
         let (engine, driver) = replay.finish(parts);
-        let kept = Vec::new();
-        Self { mem, faults, engine, driver, writer, flusher, hand, flushes: true, kept }
+        let of = RetryPartitionLog { stream: StreamId(0), committed: 0 };
+        engine.serve_topic_behind(&shop(), vec![of]);
+        let (kept, released) = (Vec::new(), 0);
+        Self { mem, faults, engine, driver, writer, flusher, hand, flushes: true, kept, released }
     }
 
     fn step(&mut self) {
@@ -257,15 +260,25 @@ impl House {
         }
     }
 
-    /// Delivers due entries to a member, which commits them.
-    fn deliver(&mut self) -> Result<usize, EngineError> {
-        let engine = self.engine.clone();
-        let lane = self.ask(engine.join(&shop(), MemberId::new("m-1")))?;
+    /// Releases due entries. Returns false when a release did not come.
+    fn release(&mut self) -> bool {
         self.hand.advance(LEVEL_MS);
-        let from = LaneOffset { slot: lane.slot, sequence: lane.next.sequence };
-        let taken =
-            self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None), async |_| true))?;
-        self.ask(engine.lane_commit(&shop(), taken.next))
+        self.engine.reads_retries(&shop(), self.driver.clock.now().mono);
+        let engine = self.engine.clone();
+        let Some(batch) = answered(engine.next_release(), || self.step()) else { return false };
+        let base = self.released;
+        self.released += i64::try_from(batch.records.len()).unwrap();
+        engine.release_ended(batch, ReleaseOutcome::Written { base });
+        self.step();
+        true
+    }
+
+    /// Releases due entries and commits them.
+    fn deliver(&mut self) -> Result<(), EngineError> {
+        self.release();
+        let (engine, offset) = (self.engine.clone(), self.released);
+        let offsets = vec![("reprise.retry.shop".into(), 0, offset)];
+        self.ask(engine.origin_commits(&shop(), offsets))
     }
 
     fn arm(&self, fault: Fault, n: u64) {
@@ -350,23 +363,22 @@ fn retries_continue_once_the_disk_has_room() {
 }
 
 #[test]
-fn a_leave_during_a_failure_counts_after_the_renewal() {
+fn a_release_during_a_failure_counts_after_the_renewal() {
     let mut house = House::new();
     house.fail(&[1, 2]).unwrap();
-    let engine = house.engine.clone();
-    let lane = house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
     house.hand.advance(LEVEL_MS);
-    let from = LaneOffset { slot: lane.slot, sequence: 0 };
-    house.ask(engine.take(&shop(), from, (16, OtherDeliveries::None), async |_| true)).unwrap();
+    house.engine.reads_retries(&shop(), house.driver.clock.now().mono);
+    let engine = house.engine.clone();
+    let batch = answered(engine.next_release(), || house.step()).unwrap();
     house.arm(Fault::Full, 1);
     house.keep().unwrap_err();
-    engine.leave(&shop(), MemberId::new("m-1"));
+    engine.release_ended(batch, ReleaseOutcome::Written { base: 0 });
     house.settle();
     house.heal();
     house.recover();
     let entries = entries_of(&house.driver.ledger, &shop());
     let kinds: Vec<StateKind> = entries.iter().map(|entry| entry.state.kind()).collect();
-    assert_eq!(kinds, [StateKind::Waiting, StateKind::Waiting]);
+    assert_eq!(kinds, [StateKind::Inflight, StateKind::Inflight]);
 }
 
 #[test]
@@ -385,10 +397,6 @@ fn a_refused_batch_is_taken_when_its_producer_repeats_it() {
     assert_eq!(house.fail_by(producer(1), &[2]).unwrap(), NackReply::Repeated);
 }
 
-fn is_member(house: &House, member: &str) -> bool {
-    house.driver.ledger.member_slot(&shop(), &MemberId::new(member)).is_some()
-}
-
 #[test]
 fn a_full_disk_bounds_waiting_changes_by_refusals() {
     let mut house = House::new();
@@ -401,29 +409,27 @@ fn a_full_disk_bounds_waiting_changes_by_refusals() {
         assert!(from < 100_000, "never crowded");
     }
     let engine = house.engine.clone();
-    house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
+    let commit = |offset| {
+        let (engine, offsets) = (engine.clone(), vec![("orders".into(), 0, offset)]);
+        async move { engine.origin_commits(&shop(), offsets).await }
+    };
+    house.ask(commit(1)).unwrap();
     house.mem.set_capacity(Some(house.mem.used_bytes()));
     // The reserve takes one more, then the writer finds the disk full and the caller waits.
-    let group = shop();
-    let mut waits = pin!(engine.join(&group, MemberId::new("m-2")));
+    let mut waits = pin!(commit(2));
     assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     house.settle();
-    let refused = house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap_err();
+    let refused = house.ask(commit(3)).unwrap_err();
     assert!(matches!(refused, EngineError::Crowded), "{refused}");
-    engine.leave(&shop(), MemberId::new("m-9"));
-    house.settle();
-    assert!(!house.driver.has_queued_inputs(), "this one has no retries");
-    engine.leave(&shop(), MemberId::new("m-1"));
     let gone = engine.topic_gone(&"orders".into());
     house.settle();
-    assert!(is_member(&house, "m-1"), "it waits for room");
+    assert!(house.driver.has_queued_inputs(), "it waits for room");
     house.mem.set_capacity(None);
     house.flushes = true;
     house.settle();
-    assert!(!is_member(&house, "m-1"));
+    assert!(!house.driver.has_queued_inputs());
     house.ask(waits).unwrap();
     house.ask(gone).unwrap();
-    house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap();
     let before = house.entries();
     house.fail(&[0]).unwrap();
     assert_eq!(house.entries(), before + 1, "it is a record of another topic");

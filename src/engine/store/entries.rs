@@ -9,8 +9,8 @@ use crate::engine::store::group::StoredGroup;
 use crate::engine::store::key::{self, EntryClass, GroupNumber, RowKey};
 use crate::engine::store::row::EntryRow;
 use crate::engine::store::short::ShortBytes;
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicName, WallMs};
-use crate::retry::{Entries, Entry, EntryCounts, Marks, SlotRecord, StateKind};
+use crate::model::{EntryId, GroupId, Origin, RetryPartition, RetryPlace, TopicName, WallMs};
+use crate::retry::{Entries, Entry, EntryCounts, Marks, StateKind};
 
 /// Most rows that `count_due` reads from either end of a queue. A larger count is reported as this
 /// bound, which exceeds every alert threshold.
@@ -30,9 +30,9 @@ impl Entries for Store {
         id(false).or_else(|| id(true))
     }
 
-    fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId> {
+    fn by_place(&self, group: &GroupId, place: RetryPlace) -> Option<EntryId> {
         let number = self.number(group)?;
-        let row = self.rows.get(&RowKey::of_group(key::LANE, number).lane(lane).0)?;
+        let row = self.rows.get(&RowKey::of_group(key::PLACE, number).place(place).0)?;
         key::read_id(&row.bytes().ok()?)
     }
 
@@ -94,7 +94,7 @@ impl Entries for Store {
         self.payload(id).map_or(0, |at| u64::from(at.len))
     }
 
-    fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
+    fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId> {
         let group = self.groups.get(group).into_iter();
         let open = group.flat_map(|group| group.open_from(from));
         open.map(|(_, id)| id).take(limit).collect()
@@ -102,12 +102,6 @@ impl Entries for Store {
 
     fn open(&self, group: &GroupId, slot: RetryPartition) -> usize {
         self.groups.get(group).map_or(0, |group| group.open_count(slot))
-    }
-
-    fn first_open(&self, group: &GroupId, slot: RetryPartition) -> Option<LaneOffset> {
-        let (sequence, _) =
-            self.groups.get(group)?.open_from(LaneOffset { slot, sequence: 0 }).next()?;
-        Some(LaneOffset { slot, sequence })
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
@@ -169,13 +163,8 @@ impl Entries for Store {
         self.groups.get(group).map(|group| group.counts.clone()).unwrap_or_default()
     }
 
-    fn slots(&self, group: &GroupId) -> Vec<SlotRecord> {
-        let group = self.groups.get(group);
-        group.into_iter().flat_map(|group| group.slots.values()).cloned().collect()
-    }
-
-    fn slot(&self, group: &GroupId, slot: RetryPartition) -> Option<SlotRecord> {
-        self.groups.get(group)?.slots.get(&slot).cloned()
+    fn partitions(&self, group: &GroupId) -> Vec<RetryPartition> {
+        self.groups.get(group).map(StoredGroup::partitions).unwrap_or_default()
     }
 
     fn marks(&self) -> Marks {
@@ -218,11 +207,6 @@ impl Entries for Store {
         }
         self.reshape(id, Some(&old), None);
         self.put_known(id, EntryRow { entry: None, refs });
-        self.changed();
-    }
-
-    fn put_slot(&mut self, name: &GroupId, slot: &SlotRecord) {
-        self.group_mut(name).put_slot(slot);
         self.changed();
     }
 
@@ -356,21 +340,21 @@ enum Index<'a> {
     Held,
     /// With whether the group's commit has passed the origin.
     Origin(&'a Origin, bool),
-    Lane(LaneOffset),
+    Place(RetryPlace),
     Waiting(WallMs),
     Expiry(WallMs),
 }
 
 /// All index rows of an entry.
 fn indexes(entry: &Entry) -> Vec<Index<'_>> {
-    let mut found = Vec::with_capacity(5 + entry.lanes.len());
+    let mut found = Vec::with_capacity(5 + entry.places.len());
     found.push(Index::Member(EntryClass::of(entry.state.kind())));
     if entry.state.kind() == StateKind::Held {
         found.push(Index::Held);
     }
     let origin = entry.remembered_origin();
     found.extend(origin.map(|origin| Index::Origin(origin, entry.passed.is_some())));
-    found.extend(entry.lanes.iter().copied().map(Index::Lane));
+    found.extend(entry.places.iter().copied().map(Index::Place));
     found.extend(entry.due().map(Index::Waiting));
     found.extend(entry.expires.map(Index::Expiry));
     found
@@ -386,7 +370,7 @@ impl Index<'_> {
                 let origins = origins_key(group, &origin.topic, origin.partition, *passed);
                 origins.signed(origin.offset)
             }
-            Self::Lane(lane) => of(key::LANE).lane(*lane),
+            Self::Place(place) => of(key::PLACE).place(*place),
             Self::Waiting(due) => of(key::WAITING).wall(*due).id(id),
             Self::Expiry(at) => RowKey::new(key::EXPIRY).wall(*at).id(id),
         }
@@ -395,7 +379,7 @@ impl Index<'_> {
     /// The id, unless the key ends with it.
     fn value(&self, id: EntryId) -> ShortBytes {
         match self {
-            Self::Origin(..) | Self::Lane(_) => ShortBytes::from(&id.0.to_be_bytes()[..]),
+            Self::Origin(..) | Self::Place(_) => ShortBytes::from(&id.0.to_be_bytes()[..]),
             Self::Member(_) | Self::Held | Self::Waiting(_) | Self::Expiry(_) => ShortBytes::new(),
         }
     }

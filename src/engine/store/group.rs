@@ -1,4 +1,4 @@
-//! State of a group in memory: number, counts and slots.
+//! State of a group in memory: number, counts and deliveries that are not committed past.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,20 +7,19 @@ use crate::engine::store::Store;
 use crate::engine::store::front::Front;
 use crate::engine::store::key::{self, GroupNumber, RowKey};
 use crate::engine::store::shapes::Shapes;
-use crate::engine::store::value::{self, GroupRow, OpenRow, SlotRow};
-use crate::model::{EntryId, GroupId, LaneOffset, RetryPartition};
-use crate::retry::{Entry, EntryCounts, RetryState, SlotRecord};
+use crate::engine::store::value::{self, GroupRow, OpenRow};
+use crate::model::{EntryId, GroupId, RetryPartition, RetryPlace};
+use crate::retry::{Entry, EntryCounts, RetryState};
 
-/// A group with an entry, a slot or a reference into the log.
+/// A group with an entry.
 #[derive(Debug)]
 pub(super) struct StoredGroup {
     /// The group's name in keys.
     pub(super) number: GroupNumber,
     pub(super) counts: EntryCounts,
-    pub(super) slots: BTreeMap<RetryPartition, SlotRecord>,
-    /// Open deliveries of each slot by sequence, at most 500. A slot without any has no key.
+    /// Open deliveries of each partition by sequence. A partition without any has no key.
     open: BTreeMap<RetryPartition, BTreeMap<u64, EntryId>>,
-    /// Slots whose rows are out of date: they change with every delivery.
+    /// Partitions whose rows are out of date: they change with every delivery.
     stale: BTreeSet<RetryPartition>,
     pub(super) shapes: Shapes,
     pub(super) front: RefCell<Front>,
@@ -28,10 +27,10 @@ pub(super) struct StoredGroup {
 
 impl StoredGroup {
     fn new(number: GroupNumber) -> Self {
-        let (counts, slots, open) = (EntryCounts::default(), BTreeMap::new(), BTreeMap::new());
+        let (counts, open) = (EntryCounts::default(), BTreeMap::new());
         let front = RefCell::new(Front::empty());
         let shapes = Shapes::default();
-        Self { number, counts, slots, open, stale: BTreeSet::new(), shapes, front }
+        Self { number, counts, open, stale: BTreeSet::new(), shapes, front }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
@@ -41,16 +40,7 @@ impl StoredGroup {
         group
     }
 
-    /// Loads a slot from its row; false for an invalid row.
-    pub(super) fn load_slot(&mut self, key: &[u8], row: Option<SlotRow>) -> bool {
-        let (Some(slot), Some((member, next_sequence))) = (key::read_slot(key), row) else {
-            return false;
-        };
-        self.slots.insert(slot, SlotRecord { slot, member, next_sequence });
-        true
-    }
-
-    /// Loads the open deliveries of a slot from their row; false for an invalid row.
+    /// Loads the open deliveries of a partition from their row; false for an invalid row.
     pub(super) fn load_open(&mut self, key: &[u8], row: Option<OpenRow>) -> bool {
         let (Some(slot), Some(open)) = (key::read_slot(key), row) else { return false };
         let open = open.into_iter().map(|(sequence, id)| (sequence, EntryId(id)));
@@ -58,26 +48,25 @@ impl StoredGroup {
         true
     }
 
-    /// Sets a slot.
-    pub(super) fn put_slot(&mut self, record: &SlotRecord) {
-        self.slots.insert(record.slot, record.clone());
-        self.stale.insert(record.slot);
-    }
-
-    /// Open deliveries of a slot from a sequence on.
-    pub(super) fn open_from(&self, from: LaneOffset) -> impl Iterator<Item = (u64, EntryId)> {
+    /// Open deliveries of a partition from a sequence on.
+    pub(super) fn open_from(&self, from: RetryPlace) -> impl Iterator<Item = (u64, EntryId)> {
         let open = self.open.get(&from.slot).map(|open| open.range(from.sequence..));
         open.into_iter().flatten().map(|(sequence, id)| (*sequence, *id))
     }
 
-    /// Number of open deliveries of a slot.
+    /// Partitions with open deliveries.
+    pub(super) fn partitions(&self) -> Vec<RetryPartition> {
+        self.open.keys().copied().collect()
+    }
+
+    /// Number of open deliveries of a partition.
     pub(super) fn open_count(&self, slot: RetryPartition) -> usize {
         self.open.get(&slot).map_or(0, BTreeMap::len)
     }
 
     /// True when the ledger knows nothing of the group.
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.counts.by_state.is_empty()
+        self.counts.by_state.is_empty()
     }
 
     pub(super) fn count(&mut self, entry: &Entry) {
@@ -85,9 +74,9 @@ impl StoredGroup {
             *self.counts.waiting.entry(level).or_default() += 1;
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
-        if let Some(lane) = entry.inflight() {
-            self.open.entry(lane.slot).or_default().insert(lane.sequence, entry.id);
-            self.stale.insert(lane.slot);
+        if let Some(place) = entry.inflight() {
+            self.open.entry(place.slot).or_default().insert(place.sequence, entry.id);
+            self.stale.insert(place.slot);
         }
         if let Some(due) = entry.due() {
             self.front.get_mut().comes((due, entry.id));
@@ -99,15 +88,15 @@ impl StoredGroup {
             lower(&mut self.counts.waiting, level);
         }
         lower(&mut self.counts.by_state, entry.state.kind());
-        if let Some(lane) = entry.inflight() {
-            let left = self.open.get_mut(&lane.slot).is_some_and(|open| {
-                open.remove(&lane.sequence);
+        if let Some(place) = entry.inflight() {
+            let left = self.open.get_mut(&place.slot).is_some_and(|open| {
+                open.remove(&place.sequence);
                 !open.is_empty()
             });
             if !left {
-                self.open.remove(&lane.slot);
+                self.open.remove(&place.slot);
             }
-            self.stale.insert(lane.slot);
+            self.stale.insert(place.slot);
         }
         if let Some(due) = entry.due() {
             self.front.get_mut().goes((due, entry.id));
@@ -133,18 +122,15 @@ impl Store {
         })
     }
 
-    /// Updates the rows of the group and its slots; an empty group loses its row.
+    /// Updates the rows of the group; an empty group loses its row.
     pub(super) fn write_group(&mut self, name: &GroupId) {
         self.write_shapes(name);
         let Some(group) = self.groups.get_mut(name) else { return };
         for slot in std::mem::take(&mut group.stale) {
-            let of = |kind| RowKey::of_group(kind, group.number).slot(slot).0;
-            if let Some(record) = group.slots.get(&slot) {
-                self.rows.put_value(of(key::SLOT), &value::slot_row(record));
-            }
+            let key = RowKey::of_group(key::OPEN, group.number).slot(slot).0;
             match group.open.get(&slot) {
-                Some(open) => self.rows.put_value(of(key::OPEN), &value::open_row(open)),
-                None => self.rows.delete(of(key::OPEN)),
+                Some(open) => self.rows.put_value(key, &value::open_row(open)),
+                None => self.rows.delete(key),
             }
         }
         let row = RowKey::new(key::GROUP).bytes(name.as_str().as_bytes());

@@ -3,10 +3,9 @@
 //! ```text
 //! E id                                            → entry, and its references into the log
 //! G name                                          → group: its number and counts
-//! S group slot                                    → slot
 //! M                                               → marks
-//! l group slot sequence                           → id     remembered hand-outs
-//! O group slot                                    →        its hand-outs that are open
+//! l group partition sequence                      → id     remembered hand-outs
+//! O group partition                               →        its hand-outs that are open
 //! w group due id                                  →        waiting
 //! x expires id                                    →        any state
 //! o group topic partition passed? offset          → id     remembered origin
@@ -15,20 +14,19 @@
 //! h group id                                      →        held ones
 //! F group shape                                   → shape of dead letters, and its counts
 //! f group shape id                                →        its dead letters
-//! H group slot | T | D id                         →        references into the log
+//! T | D id                                        →        references into the log
 //! ```
 //! Numbers are big-endian, signed ones with the sign bit flipped. A group is its 32-bit number. A
 //! topic is its length in 32 bits and its bytes.
 
 use crate::engine::store::short::ShortBytes;
-use crate::model::{EntryId, LaneOffset, RetryPartition, WallMs};
+use crate::model::{EntryId, RetryPartition, RetryPlace, WallMs};
 use crate::retry::StateKind;
 
 pub(super) const ENTRY: u8 = b'E';
 pub(super) const GROUP: u8 = b'G';
-pub(super) const SLOT: u8 = b'S';
 pub(super) const MARKS: u8 = b'M';
-pub(super) const LANE: u8 = b'l';
+pub(super) const PLACE: u8 = b'l';
 pub(super) const OPEN: u8 = b'O';
 pub(super) const WAITING: u8 = b'w';
 pub(super) const EXPIRY: u8 = b'x';
@@ -39,8 +37,6 @@ pub(super) const HELD: u8 = b'h';
 pub(super) const SHAPE: u8 = b'F';
 /// A dead letter of a shape.
 pub(super) const LETTER: u8 = b'f';
-/// A slot's references into the log.
-pub(super) const HOLD: u8 = b'H';
 /// The reference of the last `Fact::Tables`.
 pub(super) const TABLES: u8 = b'T';
 /// A forgotten entry whose facts may still be on the disk.
@@ -115,8 +111,8 @@ impl RowKey {
         self.bytes(&number.to_be_bytes())
     }
 
-    pub(super) fn lane(self, lane: LaneOffset) -> Self {
-        self.slot(lane.slot).bytes(&lane.sequence.to_be_bytes())
+    pub(super) fn place(self, place: RetryPlace) -> Self {
+        self.slot(place.slot).bytes(&place.sequence.to_be_bytes())
     }
 
     pub(super) fn wall(self, at: WallMs) -> Self {
@@ -163,15 +159,9 @@ pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
     bytes.last_chunk::<8>().map(|id| EntryId(u64::from_be_bytes(*id)))
 }
 
-/// The slot at the end of a key of [`SLOT`], [`OPEN`] or [`HOLD`].
+/// The partition at the end of a key of [`OPEN`].
 pub(super) fn read_slot(key: &[u8]) -> Option<RetryPartition> {
     key.last_chunk::<2>().map(|slot| RetryPartition(u16::from_be_bytes(*slot)))
-}
-
-/// The group in a key of [`HOLD`].
-pub(super) fn read_group(key: &[u8]) -> Option<GroupNumber> {
-    let (before, _) = key.split_last_chunk::<2>()?;
-    before.last_chunk::<4>().map(|group| GroupNumber(u32::from_be_bytes(*group)))
 }
 
 /// The offset at the end of a key of [`ORIGIN`].

@@ -18,7 +18,6 @@ mod entries;
 mod flusher;
 mod front;
 mod group;
-mod holds;
 mod key;
 mod layers;
 mod log;
@@ -46,7 +45,6 @@ pub use flusher::Flusher;
 use flusher::{FlushFailure, FlushJob};
 pub(super) use front::DueEntry;
 use group::StoredGroup;
-use holds::Holds;
 use key::RowKey;
 use layers::Layers;
 use log::StoredRef;
@@ -66,7 +64,7 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// Distance to [`HELD_MAX`] at which a full disk refuses more changes: space for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 9;
+pub(super) const ROWS_VERSION: u32 = 10;
 /// Pages of the file kept in memory, in bytes.
 pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
 
@@ -77,7 +75,6 @@ pub(super) struct Store {
     groups: BTreeMap<GroupId, StoredGroup>,
     /// Groups whose row is out of date; the next flush writes it.
     stale: BTreeSet<GroupId>,
-    holds: Holds,
     marks: Marks,
     /// No entry with this id or a higher one was ever stored.
     unknown_from: u64,
@@ -120,9 +117,6 @@ impl Store {
         for name in std::mem::take(&mut self.stale) {
             self.write_group(&name);
         }
-        for (key, hold) in self.holds.take_stale() {
-            self.rows.put_value(key.0, &hold);
-        }
         let marks = value::marks_row(self.marks, self.next_group);
         self.rows.put_value(RowKey::new(key::MARKS).0, &marks);
         self.rows.flush();
@@ -163,7 +157,6 @@ impl Store {
             rows,
             groups: BTreeMap::new(),
             stale: BTreeSet::new(),
-            holds: Holds::default(),
             marks: Marks::default(),
             unknown_from: 0,
             next_group: 0,
@@ -188,10 +181,6 @@ impl Store {
             ControlFlow::Continue(())
         });
         for group in groups.values_mut() {
-            self.scan(&RowKey::of_group(key::SLOT, group.number), |key, value| {
-                damaged |= !group.load_slot(key, value::decode(value));
-                ControlFlow::Continue(())
-            });
             self.scan(&RowKey::of_group(key::OPEN, group.number), |key, value| {
                 damaged |= !group.load_open(key, value::decode(value));
                 ControlFlow::Continue(())
@@ -204,15 +193,10 @@ impl Store {
                 ControlFlow::Continue(())
             });
         }
-        let mut holds = Holds::default();
-        self.scan(&RowKey::new(key::HOLD), |key, value| {
-            damaged |= !holds.load(key, value);
-            ControlFlow::Continue(())
-        });
         if damaged {
             self.damaged();
         }
-        (self.groups, self.holds) = (groups, holds);
+        self.groups = groups;
     }
 
     /// One past the highest known entry id.

@@ -10,8 +10,6 @@ use crate::retry::{Entry, Evidence, PayloadChange, RetryState};
 pub(super) struct Refs {
     /// The latest fact of the entry.
     pub(super) latest: Option<StoredRef>,
-    /// The slot (group number, slot) whose latest delivery is the latest fact.
-    pub(super) handout: Option<(u32, u16)>,
     /// The fact with the record's bytes.
     pub(super) payload: Option<StoredRef>,
     /// The fact that is the dead letter; it belongs to the letter's stream.
@@ -47,8 +45,6 @@ impl Refs {
             }
             RetryState::Committed { .. } | RetryState::Discarded { .. } => false,
             RetryState::Waiting { .. }
-            | RetryState::Inflight { .. }
-            | RetryState::Alone { .. }
             | RetryState::Released { .. }
             | RetryState::Held { .. }
             | RetryState::Exported { .. }
@@ -67,7 +63,6 @@ impl Refs {
         entry: &Entry,
         (evidence, payload): (Evidence, PayloadChange),
         at: StoredRef,
-        group: u32,
     ) -> Self {
         let original = match evidence {
             Evidence::Edit => self.original.or(self.dead),
@@ -90,7 +85,6 @@ impl Refs {
         };
         Self {
             latest: Some(at),
-            handout: entry.inflight().map(|lane| (group, lane.slot.0)),
             payload: payload.filter(|_| !is_dead),
             dead,
             letters,

@@ -7,18 +7,13 @@ use crate::engine::store::Store;
 use crate::engine::store::entries::origins_key;
 use crate::engine::store::key::{self, EntryClass, RowKey};
 use crate::engine::store::taken_entry::TakenEntry;
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicPartition, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicPartition, WallMs};
 use crate::retry::{Entries, Entry, RetryState, StateKind};
 
 /// Entries read by one command.
 const PAGE: usize = 256;
 
 impl Store {
-    /// Deliveries with the place of their bytes.
-    pub(in crate::engine) fn located(&self, taken: Vec<(LaneOffset, Entry)>) -> Vec<TakenEntry> {
-        taken.into_iter().map(|(lane, entry)| self.locate(lane, entry)).collect()
-    }
-
     /// Offsets with an entry that the group's commit has not passed, by partition and offset. Only
     /// the last `most` of each partition are read: there may be millions.
     pub(in crate::engine) fn not_passed(
@@ -64,32 +59,6 @@ impl Store {
         ids.into_iter().filter_map(|id| self.get(id)).collect()
     }
 
-    /// The number of waiting entries of a group, and those at positions `from`… of the list, oldest
-    /// due first, at most `limit`. Their offset in the retry partition is meaningless. Reads
-    /// `from + limit` index rows.
-    pub(in crate::engine) fn waiting(
-        &self,
-        group: &GroupId,
-        from: usize,
-        limit: usize,
-    ) -> (usize, Vec<TakenEntry>) {
-        let total = self.counts(group).of(StateKind::Waiting);
-        let total = usize::try_from(total).unwrap_or(usize::MAX);
-        let Some(number) = self.number(group).filter(|_| limit > 0 && from < total) else {
-            return (total, Vec::new());
-        };
-        let mut ids = Vec::new();
-        let mut place = 0_usize;
-        self.scan(&RowKey::of_group(key::WAITING, number), |key, _| {
-            ids.extend(key::read_id(key).filter(|_| place >= from));
-            place += 1;
-            if ids.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        let nowhere = LaneOffset { slot: RetryPartition(0), sequence: 0 };
-        let entries = ids.into_iter().filter_map(|id| self.get(id));
-        (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
-    }
-
     /// Waiting entries of a group after `after`, by due time and id, at most `limit`.
     pub(in crate::engine) fn due_page(
         &self,
@@ -107,8 +76,7 @@ impl Store {
     }
 
     /// Waiting and exported entries with an id above `after`, by id, among the next few. Also
-    /// returns the id to continue after, `None` at the end. Their offset in the retry partition is
-    /// meaningless.
+    /// returns the id to continue after, `None` at the end.
     pub(in crate::engine) fn portable(
         &self,
         group: &GroupId,
@@ -116,13 +84,12 @@ impl Store {
         limit: usize,
     ) -> (Vec<TakenEntry>, Option<EntryId>) {
         use StateKind::{Exported, Waiting};
-        let nowhere = LaneOffset { slot: RetryPartition(0), sequence: 0 };
         let ids = self.of_class(group, EntryClass::Open, after, PAGE);
         let mut found = Vec::new();
         for id in &ids {
             let entry = self.get(*id);
             let portable = |entry: &Entry| matches!(entry.state.kind(), Waiting | Exported);
-            found.extend(entry.filter(portable).map(|entry| self.locate(nowhere, entry)));
+            found.extend(entry.filter(portable).map(|entry| self.located_entry(entry)));
             if found.len() == limit {
                 return (found, Some(*id));
             }
@@ -134,55 +101,48 @@ impl Store {
     pub(in crate::engine) fn failed_deliveries(
         &self,
         group: &GroupId,
-        (from, to): (LaneOffset, LaneOffset),
-    ) -> Vec<LaneOffset> {
+        (from, to): (RetryPlace, RetryPlace),
+    ) -> Vec<RetryPlace> {
         let Some(number) = self.number(group) else { return Vec::new() };
-        let of = |lane| RowKey::of_group(key::LANE, number).lane(lane);
+        let of = |place| RowKey::of_group(key::PLACE, number).place(place);
         let ids = self.ids(&of(from), &of(to), usize::MAX);
         let mut failed = BTreeSet::new();
         for entry in ids.into_iter().filter_map(|id| self.get(id)) {
             let is_over = entry.state.kind() == StateKind::Committed;
-            let current = entry.inflight().or(entry.lanes.last().copied().filter(|_| is_over));
-            let within = entry.lanes.iter().filter(|lane| (from..to).contains(lane));
-            failed.extend(within.copied().filter(|lane| Some(*lane) != current));
+            let current = entry.inflight().or(entry.places.last().copied().filter(|_| is_over));
+            let within = entry.places.iter().filter(|place| (from..to).contains(place));
+            failed.extend(within.copied().filter(|place| Some(*place) != current));
         }
         failed.into_iter().collect()
     }
 
-    /// Time of the oldest delivery of a group that is not settled. Only the first of each slot is
-    /// read, because a slot delivers in order.
+    /// Time of the oldest delivery of a group that is not settled. Only the first of each partition
+    /// is read, because a partition delivers in order.
     pub(in crate::engine) fn oldest_out(&self, group: &GroupId) -> Option<WallMs> {
-        let slots = self.slots(group).into_iter();
-        let first = slots.filter_map(|slot| {
-            let at = LaneOffset { slot: slot.slot, sequence: 0 };
-            let id = self.inflight(group, at, 1).pop()?;
+        let partitions = self.partitions(group).into_iter();
+        let first = partitions.filter_map(|slot| {
+            let id = self.inflight(group, RetryPlace { slot, sequence: 0 }, 1).pop()?;
             match self.get(id)?.state {
-                RetryState::Inflight { since, .. }
-                | RetryState::Alone { since, .. }
-                | RetryState::Released { since, .. } => Some(since),
+                RetryState::Released { since, .. } => Some(since),
                 _ => None,
             }
         });
         first.min()
     }
 
-    /// Every group with an entry or a slot, in order.
+    /// Every group with an entry, in order.
     pub(in crate::engine) fn group_ids(&self) -> Vec<GroupId> {
         self.groups()
     }
 
-    /// True when a group has an entry or a slot.
+    /// True when a group has an entry.
     pub(in crate::engine) fn has_group(&self, group: &GroupId) -> bool {
         self.groups.get(group).is_some_and(|group| !group.is_empty())
     }
 
-    /// An entry with the place of its bytes. Its offset in the retry partition is meaningless.
+    /// An entry with the place of its bytes.
     pub(in crate::engine) fn located_entry(&self, entry: Entry) -> TakenEntry {
-        self.locate(LaneOffset { slot: RetryPartition(0), sequence: 0 }, entry)
-    }
-
-    fn locate(&self, lane: LaneOffset, entry: Entry) -> TakenEntry {
         let payload = self.payload(entry.id);
-        TakenEntry { lane, entry, payload }
+        TakenEntry { entry, payload }
     }
 }

@@ -4,8 +4,6 @@
 //! store keeps
 //!
 //! * the latest fact of each entry, and the fact with its record's bytes,
-//! * the latest fact of each slot and the latest delivery after it: they give the sequence at which
-//!   the slot continues,
 //! * the latest check of the delay tables.
 //!
 //! All other facts are released. A dead letter belongs to its stream and is never released here:
@@ -19,14 +17,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::store::holds::{DeliveryFact, Hold};
-use crate::engine::store::key::{self, GroupNumber, RowKey};
+use crate::engine::store::key::{self, RowKey};
 use crate::engine::store::log::{EntryLog, StoredRef};
 use crate::engine::store::needed::Refs;
 use crate::engine::store::row::EntryRow;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
-use crate::model::{EntryId, GroupId, RetryPartition};
+use crate::model::EntryId;
 use crate::retry::{Entry, Evidence, Fact, PayloadChange, RetryState};
 
 /// Released facts of one entry that are listed before those gone from the disk are dropped.
@@ -61,7 +58,6 @@ impl Store {
                 self.entry_journalled(log, entry, (cause.evidence, *payload), at);
             }
             Fact::Forgotten { id, .. } => self.forgotten(log, *id, at),
-            Fact::Slot { group, slot, .. } => self.slot_journalled(log, group, *slot, at),
             Fact::Tables { .. } => {
                 let key = RowKey::new(key::TABLES);
                 let before = self.row::<StoredRef>(&key);
@@ -124,10 +120,9 @@ impl Store {
         change: (Evidence, PayloadChange),
         at: StoredRef,
     ) {
-        let group = self.group_mut(&entry.group).number;
         let known = self.known(entry.id);
         let old = known.refs.clone().unwrap_or_default();
-        let mut new = old.after(entry, change, at, group.0);
+        let mut new = old.after(entry, change, at);
         self.letters.extend(new.take_letters(entry));
         let mut freed = Vec::new();
         let former = [old.latest, old.payload, old.dead].into_iter().flatten();
@@ -138,7 +133,7 @@ impl Store {
             if !new.spent.contains(&former) {
                 new.spent.push(former);
             }
-            if old.dead != Some(former) && !self.is_held(old.handout, former) {
+            if old.dead != Some(former) {
                 freed.push(former);
             }
         }
@@ -148,10 +143,6 @@ impl Store {
         self.put_known(entry.id, EntryRow { refs: Some(Arc::new(new)), ..known });
         for freed in freed {
             log.release(place(freed));
-        }
-        if let Some(lane) = entry.inflight() {
-            let handout = DeliveryFact { id: entry.id.0, sequence: lane.sequence, at };
-            self.handed_out(log, group, lane.slot, handout);
         }
     }
 
@@ -167,71 +158,10 @@ impl Store {
                 continue;
             }
             rest.push(at);
-            if !self.is_held(refs.handout, at) {
-                log.release(place(at));
-            }
+            log.release(place(at));
         }
         let grave = Grave { tombstone, dead: refs.dead, rest };
         self.rows.put_value(RowKey::of_entry(key::GRAVE, id).0, &grave);
-    }
-
-    /// The newest delivery gives the sequence at which its slot continues, so the one before is
-    /// released. A later fact of an older delivery changes nothing.
-    fn handed_out(
-        &mut self,
-        log: &impl EntryLog,
-        group: GroupNumber,
-        slot: RetryPartition,
-        new: DeliveryFact,
-    ) {
-        let mut hold = self.holds.get(group, slot);
-        if hold.handout.is_some_and(|held| held.sequence > new.sequence) {
-            return;
-        }
-        let before = hold.handout.replace(new);
-        self.holds.put(group, slot, hold);
-        self.free_handout(log, before.filter(|before| before.at != new.at));
-    }
-
-    /// Records a fact of a slot. A start may repeat a slot's latest fact after newer ones; then
-    /// nothing changes.
-    fn slot_journalled(
-        &mut self,
-        log: &impl EntryLog,
-        group: &GroupId,
-        slot: RetryPartition,
-        at: StoredRef,
-    ) {
-        let number = self.group_mut(group).number;
-        let before = self.holds.get(number, slot);
-        if before.slot.is_some_and(|known| known >= at) {
-            return;
-        }
-        let handout = before.handout.filter(|handout| handout.at > at);
-        self.holds.put(number, slot, Hold { slot: Some(at), handout });
-        if let Some(old) = before.slot {
-            log.release(place(old));
-        }
-        if handout.is_none() {
-            self.free_handout(log, before.handout);
-        }
-    }
-
-    /// Releases a delivery that its slot no longer needs, unless its entry does.
-    fn free_handout(&self, log: &impl EntryLog, handout: Option<DeliveryFact>) {
-        let Some(DeliveryFact { id, at, .. }) = handout else { return };
-        let is_needed = self.refs(EntryId(id)).is_some_and(|refs| refs.needs(at));
-        // A failed store knows no references.
-        if !is_needed && self.failed().is_none() {
-            log.release(place(at));
-        }
-    }
-
-    /// True when the slot of that delivery needs this fact.
-    fn is_held(&self, handout: Option<(u32, u16)>, at: StoredRef) -> bool {
-        let Some((group, slot)) = handout else { return false };
-        let hold = self.holds.get(GroupNumber(group), RetryPartition(slot));
-        hold.handout.is_some_and(|held| held.at == at)
     }
 
     fn refs(&self, id: EntryId) -> Option<Arc<Refs>> {

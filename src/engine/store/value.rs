@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use crate::engine::store::short::ShortBytes;
 use crate::journal::TablesError;
-use crate::model::{EntryId, MemberId, WallMs};
-use crate::retry::{EntryCounts, Marks, SlotRecord, StateKind};
+use crate::model::{EntryId, WallMs};
+use crate::retry::{EntryCounts, Marks, StateKind};
 
 /// The name of the file of rows.
 pub(in crate::engine) const ROWS_FILE: &str = "retries.redb";
@@ -58,14 +58,7 @@ pub(super) fn read_counts(row: GroupRow) -> EntryCounts {
     EntryCounts { waiting: BTreeMap::from_iter(waiting), by_state: BTreeMap::from_iter(by_state) }
 }
 
-/// A slot's row: owner, sequence of its next delivery.
-pub(super) type SlotRow = (Option<MemberId>, u64);
-
-pub(super) fn slot_row(record: &SlotRecord) -> SlotRow {
-    (record.member.clone(), record.next_sequence)
-}
-
-/// Open deliveries of a slot: sequence and entry id of each.
+/// Open deliveries of a partition: sequence and entry id of each.
 pub(super) type OpenRow = Vec<(u64, u64)>;
 
 pub(super) fn open_row(open: &BTreeMap<u64, EntryId>) -> OpenRow {

@@ -26,7 +26,7 @@ pub const ACTIONS: [&str; 9] = [
 /// Words of `route::nacks` and `route::offset_commit`.
 const REFUSAL_REASONS: [&str; 4] = ["malformed", "unknown_record", "too_large", "not_now"];
 /// Further words of `route::offset_commit`.
-const MARKER_REFUSAL_REASONS: [&str; 2] = ["no_lane", "denied"];
+const MARKER_REFUSAL_REASONS: [&str; 2] = ["retries_off", "denied"];
 /// Words of `server::forwarding`; those of Kafka's errors come with the first such error.
 const FORWARD_ERRORS: [&str; 4] = ["Refused", "Connection", "TooSlow", "Credentials"];
 /// Words of `Metrics::set_degraded`.

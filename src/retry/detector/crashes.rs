@@ -9,12 +9,9 @@ use crate::retry::detector::{
 };
 use crate::retry::suspects::{
     Decision, EndedRecord, Grant, LostDelivery, LostMember, MemberOutstanding, OffsetRanges,
-    Outstanding, SuspectEvent, SuspectRules,
+    Outstanding, SuspectEvent,
 };
 use crate::retry::{Disposition, Evidence};
-
-/// The topic of a lane's pseudo-partition: no topic of Kafka has an empty name.
-const LANE: &str = "";
 
 impl Detector {
     /// The outstanding records of a member in these partitions are lost with it.
@@ -32,10 +29,10 @@ impl Detector {
         let outstanding: OffsetRanges = lost.collect();
         let known = self.members.get(member);
         let lived_ms = known.map_or(0, |known| until.since(known.since));
-        let has_retry_topic = known.is_some_and(|known| known.has_lane);
-        self.suspects.set_rules(SuspectRules { has_retry_topic, ..self.rules.suspects });
+        let retry_topic = known.and_then(|known| known.retry_topic.clone());
+        self.suspects.set_rules(self.rules.suspects);
         let member = member.clone();
-        let lost = LostDelivery { member, outstanding, lived_ms, end };
+        let lost = LostDelivery { member, outstanding, lived_ms, end, retry_topic };
         self.tell_suspects(now, SuspectEvent::Lost(lost));
     }
 
@@ -49,9 +46,9 @@ impl Detector {
         if returned.is_empty() {
             return;
         }
-        let has_retry_topic = self.members.get(member).is_some_and(|known| known.has_lane);
+        let retry_topic = self.members.get(member).and_then(|known| known.retry_topic.clone());
         let (member, outstanding) = (member.clone(), returned.into_iter().collect());
-        self.tell_suspects(now, SuspectEvent::Returned { member, outstanding, has_retry_topic });
+        self.tell_suspects(now, SuspectEvent::Returned { member, outstanding, retry_topic });
         self.push(DetectorOutput::Wake);
     }
 
@@ -79,7 +76,9 @@ impl Detector {
     /// planned again, also after its client has died.
     pub(in crate::retry) fn note_fetch(&mut self, now: Moment, by: &MemberFetch) {
         let Some(known) = self.members.get_mut(&by.member) else { return };
-        known.has_lane = by.has_lane;
+        if known.retry_topic != by.retry_topic {
+            known.retry_topic.clone_from(&by.retry_topic);
+        }
         if known.alive < by.came {
             self.note_alive(now, &by.member);
         }
@@ -169,17 +168,11 @@ impl Detector {
     fn outstanding(&self, member: &MemberId) -> MemberOutstanding {
         let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let open = held.filter(|(_, window)| window.is_open());
-        let mut outstanding: MemberOutstanding = open
-            .map(|(of, window)| {
-                let offsets = window.first_open()..window.end;
-                (of.clone(), Outstanding { offsets, delivered_at: window.handed_at })
-            })
-            .collect();
-        if let Some(delivered_at) = self.lanes.given_at(member) {
-            let lane = TopicPartition { topic: LANE.into(), partition: -1 };
-            outstanding.insert(lane, Outstanding { offsets: 0..1, delivered_at });
-        }
-        outstanding
+        let of = |(of, window): (&TopicPartition, &Window)| {
+            let offsets = window.first_open()..window.end;
+            (of.clone(), Outstanding { offsets, delivered_at: window.handed_at })
+        };
+        open.map(of).collect()
     }
 
     /// Turns decisions of the suspects into outputs.
@@ -212,7 +205,7 @@ impl Detector {
         &self,
         (of, window): (&TopicPartition, &Window),
         from: i64,
-        has_lane: bool,
+        is_retried: bool,
     ) -> Option<ExhaustedRecord> {
         let ended = self.suspects.ended(of, from)?;
         let (disposition, evidence) = ended.cause();
@@ -225,7 +218,7 @@ impl Detector {
             disposition,
             evidence,
             history,
-            is_retried: has_lane,
+            is_retried,
             window: window.record_after(offset),
         })
     }

@@ -12,8 +12,6 @@ impl Detector {
         let held = self.held_by(member);
         let end = if left { LostMember::Left } else { LostMember::Expired };
         self.lose(now, member, &held, (until, end));
-        self.lanes.gone(member);
-        self.aparts.remove(member);
         self.members.remove(member);
         self.gone.note(member);
         for partition in held {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::{MemberId, Moment, TopicPartition, WallMs};
-use crate::retry::detector::{ApartView, Detector, WaitPhase, Window};
+use crate::retry::detector::{Detector, WaitPhase, Window};
 use crate::retry::suspects::{EndedRecord, SetView};
 use crate::retry::{Disposition, OnSeekBack};
 
@@ -12,8 +12,6 @@ use crate::retry::{Disposition, OnSeekBack};
 pub struct DetectorView {
     /// Suspect sets: records that may crash their consumer.
     pub suspects: Vec<SetView>,
-    /// Retries that are delivered by themselves.
-    pub aparts: Vec<ApartView>,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<WindowView>,
 }
@@ -69,11 +67,7 @@ pub enum SuspectStage {
 
 impl Detector {
     pub fn view(&self, now: Moment) -> DetectorView {
-        DetectorView {
-            suspects: self.suspects.explain(now.mono),
-            aparts: self.explain_aparts(now),
-            partitions: self.explain(now),
-        }
+        DetectorView { suspects: self.suspects.explain(now.mono), partitions: self.explain(now) }
     }
 
     /// Members without a connection that have not left.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::model::{MemberId, MonoMs, TopicPartition};
+use crate::model::{MemberId, MonoMs, TopicName, TopicPartition};
 use crate::retry::detector::FetchPosition;
 
 /// Removed members that are remembered; more than have a pending Fetch at a time.
@@ -19,8 +19,8 @@ pub(in crate::retry) struct DetectedMember {
     pub(in crate::retry) since: MonoMs,
     /// Time of the last request.
     pub(in crate::retry) alive: MonoMs,
-    /// The member subscribes to its retry topic.
-    pub(in crate::retry) has_lane: bool,
+    /// The retry topic that the member subscribes to.
+    pub(in crate::retry) retry_topic: Option<TopicName>,
     /// The record that is delivered now or next, while records are delivered one at a time.
     pub(in crate::retry) turn: Option<DeliveryRight>,
 }

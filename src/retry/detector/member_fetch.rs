@@ -181,7 +181,7 @@ mod tests {
             came: now.mono,
             conn: 1,
             max_wait_ms: 500,
-            has_lane: false,
+            retry_topic: None,
         };
         let names = 0..i32::try_from(WINDOWS_MAX).unwrap() + 5;
         let of = |partition| TopicPartition { topic: "made-up".into(), partition };

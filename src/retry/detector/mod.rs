@@ -11,7 +11,6 @@ mod crashes;
 mod deliveries_lost;
 mod explanation;
 mod journalled_windows;
-mod lanes;
 mod member;
 mod member_assignments;
 mod member_fetch;
@@ -30,7 +29,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use crate::model::{LaneOffset, MemberId, Moment, MonoMs, TopicPartition};
+use crate::model::{MemberId, Moment, MonoMs, TopicPartition};
 use crate::retry::suspects::{Decision, Suspects, SuspectsRecord};
 
 pub use breaker::BreakerView;
@@ -38,13 +37,11 @@ pub(super) use breaker::{Breaker, BreakerSettings, DeliveryOutcomes, Turnover};
 pub(super) use crashes::limited;
 pub use explanation::{DetectorView, SuspectStage, SuspectState, WindowView};
 pub use journalled_windows::{SuspectRecord, WindowRecord};
-pub use lanes::ApartView;
-pub(super) use lanes::{Aparts, Lanes};
 use member::AssignedMember;
 pub use member::{AssignmentStep, MemberStanding};
 pub(super) use member::{DeliveryRight, DetectedMember, OutstandingDelivery, RemovedMembers};
 use observations::RefetchedRecords;
-pub use observations::{DeliveredRange, FetchPosition, GroupObservation, LaneGiven, MemberFetch};
+pub use observations::{DeliveredRange, FetchPosition, GroupObservation, MemberFetch};
 pub use observed_nack::NACKED_MAX;
 pub use ordered::OrderEffect;
 pub use plan::{ExhaustedRecord, FetchDecision, Plan};
@@ -77,8 +74,6 @@ pub enum DetectorOutput {
         /// The record the log names for the group: the first one with three returns.
         is_told: bool,
     },
-    /// Another record is delivered to the member that had this retry by itself.
-    Joined(LaneOffset),
     /// The breaker pauses the group (true), or resumes it (false).
     Held(bool),
     /// The group committed past this record elsewhere, so its partition no longer waits for it.
@@ -91,7 +86,7 @@ pub enum DetectorOutput {
     LetGo {
         partition: TopicPartition,
         offsets: Vec<i64>,
-        /// The records become entries (`lane` is not `off`).
+        /// The records become entries (`retry.delivery` is not `off`).
         has_queue: bool,
     },
 }
@@ -110,8 +105,6 @@ pub struct Detector {
     /// Partitions with suspects or skipped records.
     pub(super) troubled: BTreeSet<TopicPartition>,
     pub(super) breaker: Breaker,
-    pub(super) lanes: Lanes,
-    pub(super) aparts: Aparts,
     /// Records that may crash their consumer.
     pub(super) suspects: Suspects,
     /// The last journalled record of the suspects.
@@ -135,8 +128,6 @@ impl Detector {
             windows: BTreeMap::new(),
             troubled: BTreeSet::new(),
             breaker: Breaker::default(),
-            lanes: Lanes::default(),
-            aparts: Aparts::new(),
             suspects: Suspects::new(rules.suspects),
             kept_suspects: None,
             waits_until: MonoMs::default(),
@@ -213,11 +204,10 @@ impl Detector {
         self.lose_returned(now, &by.member, returned);
         self.decide();
         let is_shut = !self.breaker.is_closed();
-        let waits_apart = if is_shut { None } else { self.waits_apart(now, &by.member, asked) };
         let is_free = self.troubled.is_empty()
             && self.suspects.is_unlimited()
             && self.waits_until <= now.mono;
-        let is_open = is_free && !is_shut && waits_apart.is_none();
+        let is_open = is_free && !is_shut;
         if is_open {
             return Plan {
                 serve: asked.iter().map(|_| FetchDecision::Open).collect(),
@@ -226,12 +216,6 @@ impl Detector {
         }
         if let Some(plan) = self.paused(asked) {
             return plan;
-        }
-        if let Some(until) = waits_apart {
-            return Plan {
-                serve: asked.iter().map(|_| FetchDecision::Nothing).collect(),
-                until: Some(until),
-            };
         }
         self.end_holds(now, by);
         let plan = self.plan(now, by, asked);
@@ -257,7 +241,6 @@ impl Detector {
             self.on_turn_handed(now, by, left);
             self.keep(&left.partition);
         }
-        self.join_apart(&by.member);
         self.keep_all();
     }
 
@@ -288,8 +271,6 @@ impl Detector {
 
     /// Handles any other observation.
     pub fn handle(&mut self, now: Moment, seen: GroupObservation) {
-        let is_news =
-            !matches!(seen, GroupObservation::LaneGiven(_) | GroupObservation::Alive { .. });
         match seen {
             GroupObservation::Assigned { member, epoch } => {
                 self.gone.is_back(&member);
@@ -330,13 +311,6 @@ impl Detector {
                     Some(_) => {}
                 }
             }
-            GroupObservation::LaneGiven(told) => self.on_lane_given(now, &told),
-            GroupObservation::LaneBelow { up_to } => self.on_lane_below(up_to),
-            GroupObservation::LaneDone { count } => self.on_lane_done(now, count),
-            GroupObservation::LaneFailed { lane } => {
-                self.on_lane_nacked(lane);
-                self.on_lane_failed(now);
-            }
             GroupObservation::CommitRefused { member, partitions } => {
                 self.on_commit_refused(now, &member, partitions);
             }
@@ -347,21 +321,17 @@ impl Detector {
             GroupObservation::Uncommitted { partition } => self.on_uncommitted(now, &partition),
             GroupObservation::TopicGone { topic } => self.on_topic_gone(now, &topic),
         }
-        self.end_aparts(is_news);
     }
 
     /// Handles due timeouts; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Moment) {
-        self.expire_lanes(now);
         self.expire_breaker(now);
         self.suspects.handle_timeout(now);
         self.decide();
-        self.end_aparts(false);
     }
 
     /// The sidecar stops: deliveries that end with it are not counted.
     pub fn close(&mut self) {
-        self.join_all_apart();
         self.members.clear();
     }
 

@@ -3,10 +3,7 @@
 
 use std::ops::Range;
 
-use crate::model::{
-    LaneOffset, MemberId, MonoMs, OffsetRuns, RetryPartition, Sparse, TopicName, TopicPartition,
-};
-use crate::retry::IsolatedRetry;
+use crate::model::{MemberId, MonoMs, OffsetRuns, Sparse, TopicName, TopicPartition};
 
 /// A member's Fetch, as far as the detector needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +15,8 @@ pub struct MemberFetch {
     pub conn: u64,
     /// The client's `fetch.max.wait.ms`.
     pub max_wait_ms: u64,
-    /// The member subscribes to its retry topic, so a failed record need not hold its partition.
-    pub has_lane: bool,
+    /// The retry topic that the member subscribes to: a failed record need not hold its partition.
+    pub retry_topic: Option<TopicName>,
 }
 
 /// One partition of a Fetch.
@@ -59,20 +56,6 @@ pub struct DeliveredRange {
 /// Outstanding records that a member fetches again.
 pub(in crate::retry) type RefetchedRecords = (TopicPartition, Range<i64>);
 
-/// The answer to a Fetch of the retry topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneGiven {
-    /// The owner of the retry partition.
-    pub member: MemberId,
-    pub slot: RetryPartition,
-    /// Outstanding deliveries of the retry partition, earlier ones included.
-    pub out: Vec<LaneOffset>,
-    /// A retry is due, and the retry partition had no turn.
-    pub waits: bool,
-    /// A retry that goes by itself is due, or outstanding there.
-    pub single: Option<IsolatedRetry>,
-}
-
 /// Any other observation of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupObservation {
@@ -105,31 +88,13 @@ pub enum GroupObservation {
         end: i64,
     },
     /// `commit-nack`, `produced-nack`: a record was nacked, and its entry is durable.
-    Nacked {
-        /// A partition as produced to, not a retry partition.
-        partition: TopicPartition,
-        offset: i64,
-    },
+    Nacked { partition: TopicPartition, offset: i64 },
     /// `commit-nack`, `produced-nack`: a delivery of the retry topic was nacked. A commit must pass
     /// it before it is delivered again.
     RetryNacked {
         /// A partition of the retry topic.
         partition: TopicPartition,
         offset: i64,
-    },
-    /// The sidecar answered a Fetch of the retry topic.
-    LaneGiven(LaneGiven),
-    /// Deliveries of a retry partition were acknowledged, or are back in the queue.
-    LaneBelow {
-        /// The bound, exclusive, in its own retry partition.
-        up_to: LaneOffset,
-    },
-    /// Delivered retries were acknowledged.
-    LaneDone { count: usize },
-    /// A retry was nacked, durably.
-    LaneFailed {
-        /// The delivery that failed.
-        lane: LaneOffset,
     },
     /// The group's committed offset, read from its coordinator; news if no commit was seen.
     Read {

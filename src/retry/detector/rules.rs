@@ -28,7 +28,7 @@ pub struct Rules {
     pub in_order: bool,
     /// A member that does not go back to the failed record is told to rejoin (`order.rewind`).
     pub calls_back: bool,
-    /// Nacked records may become entries (`lane` is not `off`).
+    /// Nacked records may become entries (`retry.delivery` is not `off`).
     pub has_queue: bool,
     /// When deliveries are paused; `None`: never.
     pub breaker: Option<BreakerRules>,
@@ -52,7 +52,7 @@ impl From<&Policy> for Rules {
             interval_ms: policy.order_interval_ms,
             in_order: policy.order == OrderMode::Partition,
             calls_back: policy.calls_back,
-            has_queue: policy.lane,
+            has_queue: policy.has_retries,
             breaker: policy.breaker,
             give_up_after_ms: policy.give_up_after_ms,
         }
@@ -72,7 +72,7 @@ impl Rules {
             interval_ms: policy.order_interval_ms,
             in_order: false,
             calls_back: false,
-            has_queue: policy.lane,
+            has_queue: policy.has_retries,
             breaker: None,
             give_up_after_ms: policy.give_up_after_ms,
         }
@@ -97,7 +97,6 @@ impl From<&Policy> for SuspectRules {
             // A partition that keeps order delivers no record past an unfinished one.
             give_up_after_ms: policy.give_up_after_ms.filter(|_| !keeps_order),
             order_interval_ms: policy.order_interval_ms,
-            has_retry_topic: false,
         }
     }
 }

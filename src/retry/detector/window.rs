@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::model::{MemberId, Moment, MonoMs, OffsetRuns, WallMs};
 use crate::retry::Disposition;
-use crate::retry::detector::rules::{PATIENCE_MS_MAX, Rules};
+use crate::retry::detector::rules::Rules;
 use crate::retry::detector::{SeekBacks, SuspectRecord, WindowRecord};
 
 /// Failures that a suspect lists.
@@ -268,11 +268,4 @@ impl Window {
     pub(in crate::retry) fn has_committed(&self) -> bool {
         self.committed.is_some() || self.had_committed
     }
-}
-
-/// `isolation_timeout` after this number of doublings, at most [`PATIENCE_MS_MAX`].
-pub(in crate::retry) fn doubled_ms(rules: &Rules, doublings: u32) -> u64 {
-    let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
-    let longest = PATIENCE_MS_MAX.max(rules.isolation_timeout_ms);
-    rules.isolation_timeout_ms.saturating_mul(factor).min(longest)
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{EntryId, GroupId, RetryPartition};
-use crate::retry::{Entries, Entry, Ledger, Marks, SlotRecord};
+use crate::model::EntryId;
+use crate::retry::{Entries, Entry, Ledger, Marks};
 
 /// The whole state: equal for a live ledger and for one that replayed its facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerSnapshot {
     pub entries: BTreeMap<EntryId, Entry>,
-    pub slots: BTreeMap<(GroupId, RetryPartition), SlotRecord>,
     pub marks: Marks,
 }
 
@@ -17,16 +16,12 @@ impl<S: Entries> Ledger<S> {
     /// All state that a replay must restore. Reads the whole store.
     pub fn fingerprint(&self) -> LedgerSnapshot {
         let mut entries = BTreeMap::new();
-        let mut slots = BTreeMap::new();
         for group in self.store.groups() {
             for id in self.store.page(&group, None, usize::MAX) {
                 entries.extend(self.store.get(id).map(|entry| (id, entry)));
             }
-            for record in self.store.slots(&group) {
-                slots.insert((group.clone(), record.slot), record);
-            }
         }
-        LedgerSnapshot { entries, slots, marks: self.store.marks() }
+        LedgerSnapshot { entries, marks: self.store.marks() }
     }
 
     /// Checks every invariant; runs after each step of a test.
@@ -42,14 +37,14 @@ impl<S: Entries> Ledger<S> {
 mod tests {
     use super::*;
     use crate::model::WallMs;
-    use crate::retry::{RetryState, StateKind};
+    use crate::retry::StateKind;
 
     /// A check reads the whole store, so larger stores are not checked.
     pub(super) const CHECKED_MAX: u64 = 256;
 
     pub(super) fn invariants<S: Entries>(ledger: &Ledger<S>) {
-        let LedgerSnapshot { entries, slots, marks } = ledger.fingerprint();
-        let mut lanes = BTreeMap::new();
+        let LedgerSnapshot { entries, marks } = ledger.fingerprint();
+        let mut places = BTreeMap::new();
         let mut origins = BTreeMap::new();
         for (id, entry) in &entries {
             let group = &entry.group;
@@ -59,12 +54,10 @@ mod tests {
                 assert_eq!(other, None, "one entry per group and origin: {origin}");
                 assert_eq!(ledger.store.by_origin(group, origin), Some(*id));
             }
-            for lane in &entry.lanes {
-                let other = lanes.insert((group, *lane), id);
-                assert_eq!(other, None, "a lane offset names one entry");
-                assert_eq!(ledger.store.by_lane(group, *lane), Some(*id));
-                let record = &slots[&(group.clone(), lane.slot)];
-                assert!(lane.sequence < record.next_sequence, "sequences never restart");
+            for place in &entry.places {
+                let other = places.insert((group, *place), id);
+                assert_eq!(other, None, "a place offset names one entry");
+                assert_eq!(ledger.store.by_place(group, *place), Some(*id));
             }
             let waits = ledger.store.due(group, WallMs(i64::MAX), usize::MAX).contains(id);
             assert_eq!(waits, entry.due().is_some(), "waiting entries are in the queue: {entry:?}");
@@ -78,12 +71,12 @@ mod tests {
                 let look = ledger.room.due(WallMs(i64::MAX)).any(|(looked, _)| looked == group);
                 assert!(look, "nothing is held for ever");
             }
-            if let Some(lane) = entry.inflight() {
-                assert_eq!(entry.lanes.last(), Some(&lane), "the current hand-out is the last one");
-                let record = &slots[&(group.clone(), lane.slot)];
-                let released = matches!(entry.state, RetryState::Released { .. });
-                assert!(released || record.member.is_some(), "what is inflight is with a member");
-                assert!(released || entry.expires.is_some(), "no hand-out stays open for ever");
+            if let Some(place) = entry.inflight() {
+                assert_eq!(
+                    entry.places.last(),
+                    Some(&place),
+                    "the current hand-out is the last one"
+                );
             }
             if entry.state.kind() == StateKind::Exported {
                 assert_eq!(entry.expires, None, "what is set aside waits for an operator");
@@ -98,12 +91,6 @@ mod tests {
             let listed = entries.values().filter(|entry| entry.group == group).count();
             assert_eq!(all, listed as u64, "every entry is in exactly one state");
             assert_eq!(counts.waiting.values().sum::<u64>(), counts.of(StateKind::Waiting));
-            let members: Vec<_> =
-                ledger.store.slots(&group).into_iter().map(|s| s.member).collect();
-            for (n, member) in members.iter().enumerate() {
-                let again = members[..n].contains(member);
-                assert!(member.is_none() || !again, "a member holds one slot");
-            }
         }
     }
 }

@@ -6,33 +6,20 @@
 //! ```text
 //! id                                          → entry
 //! group, remembered origin                    → id      origin
-//! group, every remembered delivery            → id      lane
+//! group, every remembered delivery            → id      place
 //! group, inflight delivery                    → id      inflight
 //! group, due, id                                        waiting
 //! expires, id                                           any state
 //! group, id                                             held
 //! group, topic, partition, passed?, offset    → id      commits and resets
-//! group, slot                                 → slot record
 //! ```
 
 use std::collections::BTreeMap;
 
-use crate::model::{
-    EntryId, GroupId, LaneOffset, MemberId, Origin, RetryPartition, TopicName, WallMs,
-};
+use crate::model::{EntryId, GroupId, Origin, RetryPartition, RetryPlace, TopicName, WallMs};
 use crate::retry::{Entry, StateKind};
 
-/// One slot of a group: one member's retry partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotRecord {
-    pub slot: RetryPartition,
-    /// The assigned member; `None`: the slot is free.
-    pub member: Option<MemberId>,
-    /// Sequence of the next delivery; never falls, not even with another member.
-    pub next_sequence: u64,
-}
-
-/// State of a store beside entries and slots.
+/// State of a store beside entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     pub next_id: u64,
@@ -61,8 +48,8 @@ pub trait Entries {
     fn get(&self, id: EntryId) -> Option<Entry>;
     /// The entry with this origin ([`Entry::remembered_origin`]).
     fn by_origin(&self, group: &GroupId, origin: &Origin) -> Option<EntryId>;
-    /// The entry with this delivery among its remembered ones ([`Entry::lanes`]).
-    fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId>;
+    /// The entry with this delivery among its remembered ones ([`Entry::places`]).
+    fn by_place(&self, group: &GroupId, place: RetryPlace) -> Option<EntryId>;
     /// Waiting entries due at or before `now`, by (due, id).
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId>;
     /// The first due time after `after`; `None` as `after`: the first of all.
@@ -73,12 +60,10 @@ pub trait Entries {
     fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
     /// Approximate size of the entry's record.
     fn record_bytes(&self, id: EntryId) -> u64;
-    /// Inflight entries of the slot of `from`, from that offset on, by sequence.
-    fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId>;
-    /// Number of inflight entries of the slot.
+    /// Inflight entries of the partition of `from`, from that offset on, by sequence.
+    fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId>;
+    /// Number of inflight entries of the partition.
     fn open(&self, group: &GroupId, slot: RetryPartition) -> usize;
-    /// Offset of the slot's first inflight entry.
-    fn first_open(&self, group: &GroupId, slot: RetryPartition) -> Option<LaneOffset>;
     /// Entries whose [`Entry::expires`] is at or before `now`, by (expires, id).
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId>;
     /// The first `expires` of all entries.
@@ -105,17 +90,15 @@ pub trait Entries {
     fn of_topic(&self, group: &GroupId, topic: &TopicName) -> Vec<EntryId>;
     /// Entries of the group with an id above `after`, by id.
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
-    /// Every group with an entry or a slot, in order.
+    /// Every group with an entry, in order.
     fn groups(&self) -> Vec<GroupId>;
     fn counts(&self, group: &GroupId) -> EntryCounts;
-    /// The group's slots, assigned or free, by number.
-    fn slots(&self, group: &GroupId) -> Vec<SlotRecord>;
-    fn slot(&self, group: &GroupId, slot: RetryPartition) -> Option<SlotRecord>;
+    /// Partitions of the retry topic with inflight entries, by number.
+    fn partitions(&self, group: &GroupId) -> Vec<RetryPartition>;
     fn marks(&self) -> Marks;
     /// Stores an entry, new or in place of the one with its id.
     fn put(&mut self, entry: &Entry);
     /// Removes an entry; no effect if there is none.
     fn remove(&mut self, id: EntryId);
-    fn put_slot(&mut self, group: &GroupId, slot: &SlotRecord);
     fn put_marks(&mut self, marks: Marks);
 }

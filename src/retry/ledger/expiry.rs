@@ -1,8 +1,8 @@
-//! Expiry: overdue deliveries return to the queue, final entries are forgotten.
+//! Expiry: final entries are forgotten.
 
 use crate::model::EntryId;
 use crate::retry::ledger::AT_ONCE;
-use crate::retry::{Entries, Evidence, Ledger, RetryState, StateKind};
+use crate::retry::{Entries, Evidence, Ledger, RetryState};
 
 impl<S: Entries> Ledger<S> {
     /// At most `AT_ONCE` entries a call; the rest stays due.
@@ -14,16 +14,10 @@ impl<S: Entries> Ledger<S> {
 
     fn expire(&mut self, id: EntryId) {
         let Some(entry) = self.store.get(id) else { return };
-        match entry.state.kind() {
-            StateKind::Inflight => {
-                let (group, lane) = (entry.group.clone(), entry.inflight());
-                self.hand_out_lost(id, Evidence::Timeout);
-                if let Some(lane) = lane {
-                    self.late.went_back(&group, lane, id);
-                }
-            }
-            _ if matches!(entry.state, RetryState::Discarding { .. }) => self.end_restore(entry),
-            _ => self.forget(id, Evidence::MemoryEnded),
+        if matches!(entry.state, RetryState::Discarding { .. }) {
+            self.end_restore(entry);
+        } else {
+            self.forget(id, Evidence::MemoryEnded);
         }
     }
 }

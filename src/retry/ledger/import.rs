@@ -49,7 +49,7 @@ impl<S: Entries> Ledger<S> {
                 Err(BadImport::NoRoom)
             }
             RetryState::Dead { .. } => Ok(()),
-            _ if !self.policy(&entry.group).lane => Err(BadImport::NoLane),
+            _ if !self.policy(&entry.group).has_retries => Err(BadImport::RetriesOff),
             _ if delay_ms > DELAY_MS_MAX => Err(BadImport::DelayTooLong),
             _ => Ok(()),
         }

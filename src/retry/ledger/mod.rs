@@ -1,7 +1,6 @@
 //! The ledger: dispatches inputs, applies facts, computes the next deadline. Each file of this
 //! folder handles one kind of evidence.
 
-mod aborted;
 mod check;
 mod dead_letter_quota;
 mod delay;
@@ -10,7 +9,6 @@ mod expiry;
 mod export;
 mod import;
 mod ladder_end;
-mod members;
 mod nack;
 mod operate;
 mod origin_commit;
@@ -18,32 +16,23 @@ mod reads;
 mod release;
 mod reschedule;
 mod settle;
-mod take;
 mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Moment, WallMs};
+use crate::model::{Deadline, EntryId, GroupId, Moment, WallMs};
 use crate::retry::rate_limit::RateLimit;
 use crate::retry::{
     Cause, Entry, Evidence, Fact, Ladder, LedgerAnswer, LedgerInput, LedgerOutput, PayloadChange,
-    Policies, Policy, RecordShape, Reporter, RetryState, SlotView, StateKind,
+    Policies, Policy, RecordShape, Reporter, RetryState, StateKind,
 };
 
 pub use check::LedgerSnapshot;
 use dead_letter_quota::DeadLetterQuota;
-pub use entries::{Entries, EntryCounts, Marks, SlotRecord};
-use members::late_deliveries::LateDeliveries;
+pub use entries::{Entries, EntryCounts, Marks};
 pub use nack::verdict::{NackVerdict, NameKind as NamedBy, RecordState, judge};
 pub use operate::RESTORE_MS;
 use reschedule::Rescheduling;
-
-/// Most entries of one Take, so that a cumulative commit covers few records.
-pub const TAKE_MAX: usize = 16;
-/// Most record bytes of one Take, unless the first record is larger: 16 records of 1 MiB.
-pub const TAKE_BYTES_MAX: u64 = 16 << 20;
-/// Most inflight entries of one slot: the Java consumer's default `max.poll.records`.
-pub const INFLIGHT_MAX: usize = 500;
 
 /// Most entries that one call handles for expiry or changed rules: millions may be due, each with a
 /// fact of half a KiB.
@@ -61,7 +50,6 @@ pub struct Ledger<S: Entries> {
     pub(super) rescheduling: Option<Rescheduling>,
     room: DeadLetterQuota,
     pub(super) pace: RateLimit,
-    late: LateDeliveries,
     /// Shapes of the records of the input being handled, by their index.
     shapes: Vec<Option<RecordShape>>,
     /// The clocks at the last call; deadlines are on the monotonic one.
@@ -80,7 +68,6 @@ impl<S: Entries> Ledger<S> {
             rescheduling: None,
             room: DeadLetterQuota::default(),
             pace: RateLimit::default(),
-            late: LateDeliveries::default(),
             shapes: Vec::new(),
             now: Moment::default(),
         }
@@ -132,25 +119,16 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::Posted { group, by, nacks } => {
                 self.take_all(&group, (Evidence::AdminNack, &by), &nacks);
             }
-            LedgerInput::Take { group, from, max, company } => {
-                self.on_take(&group, from, (max, company));
-            }
-            LedgerInput::Joined { group, lane } => self.on_joined(&group, lane),
-            LedgerInput::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
-            LedgerInput::Release { id, lane } => self.on_release(id, lane),
+            LedgerInput::Release { id, place } => self.on_release(id, place),
             LedgerInput::RetryCommit { group, up_to } => self.on_retry_commit(&group, up_to),
             LedgerInput::RetryTopicServed { group, streams } => {
                 self.on_retry_topic_served(&group, &streams);
             }
-            LedgerInput::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             LedgerInput::Damaged { id, why } => self.on_damaged(id, &why),
             LedgerInput::TopicGone { topic } => self.on_topic_gone(&topic),
             LedgerInput::OriginCommit { group, topic, partition, offset } => {
                 self.on_origin_commit(&group, &topic, partition, offset);
             }
-            LedgerInput::Join { group, member } => self.on_join(&group, member),
-            LedgerInput::Leave { group, member } => self.on_member_lost(&group, &member),
-            LedgerInput::Silent { group, member } => self.on_member_silent(&group, &member),
             LedgerInput::Operate { group, action, ids } => {
                 self.on_operate(&group, action, &ids);
             }
@@ -158,8 +136,8 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             LedgerInput::Export { step, ids } => self.on_export(step, &ids),
             LedgerInput::Import { group, imports } => self.on_import(&group, imports),
-            LedgerInput::Settle { group, settling, lane, record_bytes } => {
-                self.on_settle(&group, (&settling, lane), record_bytes);
+            LedgerInput::Settle { group, settling, place, record_bytes } => {
+                self.on_settle(&group, (&settling, place), record_bytes);
             }
             LedgerInput::Delay { topic, partition, records } => {
                 self.on_delay(&topic, partition, &records);
@@ -208,7 +186,7 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// Applies a journalled fact. Facts in the order of the journal restore the state. An id
-    /// counts by one and cannot reach 2^64; a slot ends at `LANE_SEQUENCE_MAX` (`take.rs`).
+    /// counts by one and cannot reach 2^64.
     pub fn apply(&mut self, fact: &Fact) {
         let mut marks = self.store.marks();
         marks.latest = marks.latest.max(Some(fact.at()));
@@ -220,12 +198,6 @@ impl<S: Entries> Ledger<S> {
             Fact::Forgotten { id, .. } => {
                 marks.next_id = marks.next_id.max(id.0.saturating_add(1));
                 self.store.remove(*id);
-            }
-            Fact::Slot { group, slot, member, next_sequence, .. } => {
-                let known = self.store.slot(group, *slot).map_or(0, |known| known.next_sequence);
-                let next_sequence = known.max(*next_sequence);
-                let record = SlotRecord { slot: *slot, member: member.clone(), next_sequence };
-                self.store.put_slot(group, &record);
             }
             Fact::Tables { mark, .. } => marks.tables = Some(*mark),
         }
@@ -270,14 +242,6 @@ impl<S: Entries> Ledger<S> {
         if let Some(due) = entry.due() {
             self.wakes.earlier(&entry.group, due);
         }
-        let Some(lane) = entry.inflight() else { return };
-        let after = lane.sequence.saturating_add(1);
-        let known = self.store.slot(&entry.group, lane.slot);
-        if known.as_ref().is_none_or(|known| known.next_sequence < after) {
-            let member = known.and_then(|known| known.member);
-            let record = SlotRecord { slot: lane.slot, member, next_sequence: after };
-            self.store.put_slot(&entry.group, &record);
-        }
     }
 }
 
@@ -289,11 +253,6 @@ impl<S: Entries> Ledger<S> {
 
     pub(super) fn now(&self) -> Moment {
         self.now
-    }
-
-    /// Wakes the group's waiting Fetches after `ms`, regardless of due times.
-    pub(super) fn wake_in(&mut self, group: &GroupId, ms: u64) {
-        self.wakes.earlier(group, self.now.wall.plus(ms));
     }
 
     /// Journals and applies an entry's new state.
@@ -327,13 +286,6 @@ impl<S: Entries> Ledger<S> {
         self.emit(Fact::Forgotten { id, cause });
     }
 
-    /// Journals and applies a slot's new state.
-    pub(super) fn record_slot(&mut self, group: &GroupId, record: SlotRecord) {
-        let SlotRecord { slot, member, next_sequence } = record;
-        let at = self.wall();
-        self.emit(Fact::Slot { group: group.clone(), slot, member, next_sequence, at });
-    }
-
     /// Journals the hash of the delay tables that the due times were checked against.
     pub(super) fn record_tables(&mut self, mark: u64) {
         let at = self.wall();
@@ -353,21 +305,7 @@ impl<S: Entries> Ledger<S> {
         self.store.marks()
     }
 
-    /// A slot's first unacknowledged offset and its log end.
-    pub(super) fn view(&self, group: &GroupId, record: &SlotRecord) -> SlotView {
-        let slot = record.slot;
-        let next = LaneOffset { slot, sequence: record.next_sequence };
-        let position = self.store.first_open(group, slot).unwrap_or(next);
-        SlotView { slot, position, next }
-    }
-
-    /// The slot this member holds.
-    pub(super) fn slot_of(&self, group: &GroupId, member: &MemberId) -> Option<SlotRecord> {
-        let held = |record: &SlotRecord| record.member.as_ref() == Some(member);
-        self.store.slots(group).into_iter().find(held)
-    }
-
-    /// After entries left a slot: wakes the group's Fetches if a retry is due.
+    /// Wakes the group if a retry is due.
     pub(super) fn wake_if_due(&mut self, group: &GroupId) {
         if self.store.next_due(group, None).is_some_and(|due| due <= self.wall()) {
             self.outputs.push_back(LedgerOutput::Wake { group: group.clone() });

@@ -104,7 +104,7 @@ impl<S: Entries> Ledger<S> {
     pub(super) fn redriven(&self, mut entry: Entry, delay_ms: u64) -> Entry {
         entry.redrives = entry.redrives.saturating_add(1);
         entry.max_reconsume_times = self.ladder(&entry).max_reconsume_times;
-        (entry.reconsume_times, entry.losses) = (0, 0);
+        entry.reconsume_times = 0;
         entry.first_failed = None;
         entry.disposition = Some(Disposition::Manual);
         self.wait(entry, delay_ms, None)

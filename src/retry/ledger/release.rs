@@ -1,6 +1,6 @@
 //! Retries in the retry topic: a due one is released, and the group's commits acknowledge it.
 
-use crate::model::{EntryId, GroupId, LaneOffset, Moment, RetryPartition};
+use crate::model::{EntryId, GroupId, Moment, RetryPartition, RetryPlace};
 use crate::retry::{Entries, Entry, Evidence, Ledger, LedgerAnswer, PayloadChange, RetryState};
 
 impl<S: Entries> Ledger<S> {
@@ -15,19 +15,19 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// The entry as the release of a waiting one leaves it.
-    pub fn released(&self, id: EntryId, lane: LaneOffset) -> Option<Entry> {
+    pub fn released(&self, id: EntryId, place: RetryPlace) -> Option<Entry> {
         let mut entry = self.store.get(id)?;
         let RetryState::Waiting { due, level, .. } = entry.state else { return None };
         (entry.last_due, entry.last_level) = (Some(due), level);
-        entry.state = RetryState::Released { lane, since: self.wall() };
+        entry.state = RetryState::Released { place, since: self.wall() };
         entry.expires = None;
-        entry.handed_out(lane);
+        entry.handed_out(place);
         Some(entry)
     }
 
     /// A due retry enters the retry topic of its group.
-    pub(in crate::retry) fn on_release(&mut self, id: EntryId, lane: LaneOffset) {
-        let Some(entry) = self.released(id, lane) else { return };
+    pub(in crate::retry) fn on_release(&mut self, id: EntryId, place: RetryPlace) {
+        let Some(entry) = self.released(id, place) else { return };
         if let Some(rate) = self.policy(&entry.group).rate {
             let now = self.now().mono;
             self.pace.left(&entry.group, rate, now, 1);
@@ -36,14 +36,14 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// The group committed an offset of its retry topic: the retries below are acknowledged.
-    pub(in crate::retry) fn on_retry_commit(&mut self, group: &GroupId, up_to: LaneOffset) {
+    pub(in crate::retry) fn on_retry_commit(&mut self, group: &GroupId, up_to: RetryPlace) {
         let at = self.wall();
         let mut count = 0;
         for id in self.released_below(group, up_to) {
             let Some(mut entry) = self.store.get(id) else { continue };
             entry.state = RetryState::Committed { at };
             entry.expires = self.memory_ends(&entry);
-            self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
+            self.record(entry, Evidence::RetryCommit, None, PayloadChange::Keeps);
             count += 1;
         }
         // The window of the partition has room for as many as the commit passed, those that failed
@@ -56,12 +56,12 @@ impl<S: Entries> Ledger<S> {
     /// topic was deleted.
     pub(in crate::retry) fn on_retry_topic_served(&mut self, group: &GroupId, streams: &[u32]) {
         let due = self.wall();
-        for slot in self.store.slots(group) {
-            let first = LaneOffset { slot: slot.slot, sequence: 0 };
+        for slot in self.store.partitions(group) {
+            let first = RetryPlace { slot, sequence: 0 };
             for id in self.store.inflight(group, first, usize::MAX) {
                 let Some(mut entry) = self.store.get(id) else { continue };
-                let RetryState::Released { lane, .. } = entry.state else { continue };
-                if !streams.contains(&lane.stream()) {
+                let RetryState::Released { place, .. } = entry.state else { continue };
+                if !streams.contains(&place.stream()) {
                     entry.state = RetryState::Waiting { due, delay_ms: 0, level: None };
                     self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
                 }
@@ -70,11 +70,11 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// The released retries of a partition below an offset, in order.
-    fn released_below(&self, group: &GroupId, end: LaneOffset) -> Vec<EntryId> {
-        let first = LaneOffset::in_stream(end.slot.0, end.stream(), 0);
+    fn released_below(&self, group: &GroupId, end: RetryPlace) -> Vec<EntryId> {
+        let first = RetryPlace::in_stream(end.slot.0, end.stream(), 0);
         let is_below = |id: &EntryId| {
             let entry = self.store.get(*id);
-            entry.and_then(|entry| entry.inflight()).is_some_and(|lane| lane < end)
+            entry.and_then(|entry| entry.inflight()).is_some_and(|place| place < end)
         };
         let released = self.store.inflight(group, first, usize::MAX);
         released.into_iter().take_while(is_below).collect()

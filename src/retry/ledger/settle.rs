@@ -1,7 +1,7 @@
 //! End of in-place retries: a record with inferred failures leaves its partition for the dead
 //! letters. In a group with a retry topic it may wait for its next retry instead.
 
-use crate::model::{GroupId, LaneOffset, Origin};
+use crate::model::{GroupId, Origin, RetryPlace};
 use crate::retry::detector::ExhaustedRecord;
 use crate::retry::ledger::nack::outcome;
 use crate::retry::{
@@ -13,12 +13,12 @@ impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_settle(
         &mut self,
         group: &GroupId,
-        (settling, lane): (&ExhaustedRecord, Option<LaneOffset>),
+        (settling, place): (&ExhaustedRecord, Option<RetryPlace>),
         record_bytes: u64,
     ) {
-        let delivery = lane.and_then(|lane| self.store.by_lane(group, lane));
+        let delivery = place.and_then(|place| self.store.by_place(group, place));
         if let Some(entry) = delivery.and_then(|id| self.store.get(id)) {
-            return self.settle_delivery(entry, settling, lane);
+            return self.settle_delivery(entry, settling, place);
         }
         let origin = Origin {
             topic: settling.partition.topic.clone(),
@@ -50,9 +50,9 @@ impl<S: Entries> Ledger<S> {
         &mut self,
         entry: Entry,
         settling: &ExhaustedRecord,
-        lane: Option<LaneOffset>,
+        place: Option<RetryPlace>,
     ) {
-        if entry.inflight() != lane {
+        if entry.inflight() != place {
             let outcome = NackOutcome::Nothing { id: entry.id };
             return self.answer(LedgerAnswer::Nacked(vec![outcome]));
         }
@@ -83,11 +83,6 @@ impl<S: Entries> Ledger<S> {
                 if settling.is_retried && before < entry.max_reconsume_times =>
             {
                 entry.failed(self.wall(), disposition);
-                if entry.has_crashed() {
-                    // The record was isolated in its own partition, so its retries are isolated
-                    // too.
-                    entry.losses = self.policy(&entry.group).crash_limit;
-                }
                 self.wait(entry, delay_ms, level)
             }
             FailureOutcome::After { .. } | FailureOutcome::Never => {

@@ -7,11 +7,7 @@ use crate::retry::{Disposition, Entries, Evidence, Ledger, PayloadChange, RetryS
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_damaged(&mut self, id: EntryId, why: &str) {
         let Some(mut entry) = self.store.get(id) else { return };
-        let is_pending = matches!(
-            entry.state,
-            RetryState::Waiting { .. } | RetryState::Inflight { .. } | RetryState::Alone { .. }
-        );
-        if !is_pending {
+        if !matches!(entry.state, RetryState::Waiting { .. }) {
             return;
         }
         entry.explain(Some(why));

@@ -19,7 +19,8 @@ const FAILED_AT_MAX: usize = 64;
 
 impl Suspects {
     pub(super) fn on_lost(&mut self, now: Moment, lost: LostDelivery) {
-        let LostDelivery { member, mut outstanding, lived_ms, end } = lost;
+        let LostDelivery { member, mut outstanding, lived_ms, end, retry_topic } = lost;
+        self.retry_topic = retry_topic;
         if end == LostMember::Left || lived_ms > LIFETIME_MS_MAX {
             self.exempt_uncommitted(&outstanding);
         }
@@ -125,7 +126,8 @@ impl Suspects {
                 let failures = set.isolation.failures;
                 let origin = record.clone();
                 self.decisions.push_back(Decision::Failed { origin, failures });
-                if failures >= self.rules.failures_max() {
+                let topic = self.retry_topic.as_ref();
+                if failures >= self.rules.failures_max(topic, Some(&record)) {
                     ended.push((record, failures));
                     continue;
                 }
@@ -146,7 +148,7 @@ impl Suspects {
 
     fn end_suspicion(&mut self, record: &Origin, failures: u32) {
         let origin = record.clone();
-        let decision = if self.rules.has_retry_topic {
+        let decision = if self.retry_topic.is_some() {
             Decision::Retry { origin, failures }
         } else {
             Decision::DeadLetter { origin, failures }

@@ -80,8 +80,6 @@ pub struct SuspectRules {
     pub give_up_after_ms: Option<u64>,
     /// The time that an idle owner waits for an isolated record that failed.
     pub order_interval_ms: u64,
-    /// The group subscribes to its retry topic.
-    pub has_retry_topic: bool,
 }
 
 impl Default for SuspectRules {
@@ -93,18 +91,24 @@ impl Default for SuspectRules {
             patience_ms_max: 60_000,
             give_up_after_ms: Some(15 * 60 * 1000),
             order_interval_ms: 1_000,
-            has_retry_topic: false,
         }
     }
 }
 
 /// Failed deliveries that make an entry of the retry topic.
 const RETRY_TOPIC_LIMIT: u32 = 2;
+/// Failed deliveries of a retry that make one failure of its entry. The next delivery has a delay
+/// of its own, so an outage need not be told apart.
+const RETRY_LIMIT: u32 = 1;
 
 impl SuspectRules {
     /// Failed deliveries of an isolated record that make an entry or a dead letter.
-    fn failures_max(&self) -> u32 {
-        if self.has_retry_topic { RETRY_TOPIC_LIMIT } else { self.in_place_limit }
+    fn failures_max(&self, retry_topic: Option<&TopicName>, record: Option<&Origin>) -> u32 {
+        match (retry_topic, record) {
+            (None, _) => self.in_place_limit,
+            (Some(retry), Some(record)) if record.topic == *retry => RETRY_LIMIT,
+            (Some(_), _) => RETRY_TOPIC_LIMIT,
+        }
     }
 }
 
@@ -129,6 +133,8 @@ pub struct LostDelivery {
     /// Milliseconds from its first delivery to its last request.
     pub lived_ms: u64,
     pub end: LostMember,
+    /// The retry topic that the member subscribes to.
+    pub retry_topic: Option<TopicName>,
 }
 
 /// The fate of a member whose records are lost.
@@ -157,7 +163,7 @@ pub enum SuspectEvent {
     /// The end of a member.
     Lost(LostDelivery),
     /// A live member fetches its outstanding records again (`on_seek_back: retry`).
-    Returned { member: MemberId, outstanding: OffsetRanges, has_retry_topic: bool },
+    Returned { member: MemberId, outstanding: OffsetRanges, retry_topic: Option<TopicName> },
     /// The topic was deleted or recreated: none of its records is suspected any more.
     Cleared(TopicPartition),
     /// Offsets without a record to deliver.
@@ -189,6 +195,8 @@ pub enum Decision {
 #[derive(Debug)]
 pub struct Suspects {
     rules: SuspectRules,
+    /// The retry topic of the last lost member.
+    retry_topic: Option<TopicName>,
     sets: Vec<SuspectSet>,
     /// Topics that the group has committed.
     committed: BTreeSet<TopicName>,
@@ -207,6 +215,7 @@ impl Suspects {
     pub fn new(rules: SuspectRules) -> Self {
         Self {
             rules,
+            retry_topic: None,
             sets: Vec::new(),
             committed: BTreeSet::new(),
             exempt: BTreeSet::new(),
@@ -261,8 +270,8 @@ impl Suspects {
                 self.disconnected.insert(member);
             }
             SuspectEvent::Lost(lost) => self.on_lost(now, lost),
-            SuspectEvent::Returned { member, outstanding, has_retry_topic } => {
-                self.rules.has_retry_topic = has_retry_topic;
+            SuspectEvent::Returned { member, outstanding, retry_topic } => {
+                self.retry_topic = retry_topic;
                 self.on_returned(now, &member, outstanding);
             }
             SuspectEvent::Cleared(partition) => self.on_cleared(&partition),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{MemberId, Moment, Origin, TopicPartition, WallMs};
+use crate::model::{Origin, TopicPartition, WallMs};
 use crate::retry::suspects::{IsolatedStage, LossCause, SuspectSet, Suspects, is_in};
 
 /// A record that becomes an entry: the last delivery that counts has failed.
@@ -77,17 +77,6 @@ impl Suspects {
             let record = set.isolated().filter(|_| set.is_probe_out());
             let is_behind = |of: Origin| is_in(partition, &of) && of.offset == offset;
             is_granted || record.is_some_and(is_behind)
-        })
-    }
-
-    /// Whether nothing else is delivered to a member: it has an isolated record, or gets it next.
-    pub fn is_quiet(&self, now: Moment, member: &MemberId) -> bool {
-        self.sets.iter().any(|set| {
-            let has_record = set.isolated().is_some();
-            let is_out = has_record && set.holders.contains(member);
-            let quiet = set.isolation.quiet().filter(|quiet| quiet.member == *member);
-            let is_next = quiet.is_some_and(|quiet| now.mono < quiet.since.plus(set.patience_ms));
-            is_out || (has_record && is_next)
         })
     }
 }

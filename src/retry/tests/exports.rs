@@ -66,7 +66,6 @@ impl Rig {
 #[test]
 fn an_exported_retry_is_not_delivered_also_after_a_restart() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
     let before = rig.only();
     assert_eq!(rig.export(Begin, &[before.id]), [Done]);
@@ -74,8 +73,7 @@ fn an_exported_retry_is_not_delivered_also_after_a_restart() {
     assert_eq!(rig.export(Begin, &[before.id]), [Already]);
     rig.restart(Policy::default(), 0);
     rig.advance(7_200_000);
-    let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
-    assert_eq!((rig.take(next), rig.ledger.poll_timeout()), (Vec::new(), None));
+    assert_eq!((rig.release(), rig.ledger.poll_timeout()), (Vec::new(), None));
     let after = rig.only();
     assert_eq!((after.reconsume_times, after.handouts), (1, 0));
     let RetryState::Exported { due, .. } = after.state else { panic!("{after:?}") };
@@ -85,20 +83,15 @@ fn an_exported_retry_is_not_delivered_also_after_a_restart() {
 #[test]
 fn an_inflight_retry_is_not_exported() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, entry) = rig.inflight(1);
+    let (_, entry) = rig.inflight(1);
     let facts = rig.journal.len();
     assert_eq!(rig.export(Begin, &[entry.id, EntryId(99)]), [Left, Left]);
     assert_eq!(rig.journal.len(), facts, "nothing is decided");
-    rig.leave("a");
-    assert_eq!(rig.export(Begin, &[entry.id]), [Done], "back in the queue, uncharged");
-    assert_eq!(rig.only().reconsume_times, 1);
-    assert_eq!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Nothing { id: entry.id }));
 }
 
 #[test]
 fn an_undone_export_restores_the_retry() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
     let before = rig.only();
     rig.export(Begin, &[before.id]);
@@ -109,7 +102,7 @@ fn an_undone_export_restores_the_retry() {
     rig.advance(5_999);
     assert_eq!(rig.wakes, 0);
     rig.advance(1);
-    assert_eq!((rig.wakes, rig.take_one(slot).1.reconsume_times), (1, 1));
+    assert_eq!((rig.wakes, rig.release_one().1.reconsume_times), (1, 1));
 }
 
 #[test]
@@ -146,7 +139,6 @@ fn only_a_begun_export_ends_and_its_origin_stays_known() {
 #[test]
 fn an_imported_retry_keeps_its_count_and_due_time() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     let outcomes = rig.import(vec![brought(Some(7)), brought(None)]);
     let [ImportOutcome::Imported { id }, ImportOutcome::Imported { .. }] = outcomes[..] else {
         panic!("{outcomes:?}")
@@ -163,9 +155,8 @@ fn an_imported_retry_keeps_its_count_and_due_time() {
     assert_eq!(rig.wakes, 0, "never early");
     rig.advance(1);
     assert_eq!(rig.wakes, 1);
-    let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
-    let (lane, _) = rig.take(next)[0];
-    rig.nack(fail_lane(lane)).unwrap();
+    let (place, _) = rig.release()[0];
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!(rig.ledger.entry(id).unwrap().reconsume_times, 4);
 }
 
@@ -174,11 +165,10 @@ fn a_known_origin_is_not_imported_twice() {
     let mut rig = Rig::new(Policy::default());
     let twice = vec![brought(Some(7)), brought(Some(7))];
     assert_eq!(rig.import(twice)[1], ImportOutcome::Known);
-    let slot = rig.join("a").slot;
     rig.advance(60_000);
-    let (lane, _) = rig.take_one(slot);
+    let (place, _) = rig.release_one();
     assert_eq!(rig.import(vec![brought(Some(7))]), [ImportOutcome::Known], "handed out");
-    rig.acknowledge(lane);
+    rig.acknowledge(place);
     let facts = rig.journal.len();
     assert_eq!(rig.import(vec![brought(Some(7))]), [ImportOutcome::Known], "acknowledged");
     assert_eq!(rig.journal.len(), facts);
@@ -203,9 +193,9 @@ fn an_exported_retry_may_return_as_another_entry() {
 
 #[test]
 fn undeliverable_imports_are_refused_and_long_delays_shortened() {
-    let mut off = Rig::new(Policy { lane: false, ..Policy::default() });
+    let mut off = Rig::new(Policy { has_retries: false, ..Policy::default() });
     let refused = off.import(vec![brought(Some(1))]);
-    assert_eq!(refused, [ImportOutcome::Refused(BadImport::NoLane)]);
+    assert_eq!(refused, [ImportOutcome::Refused(BadImport::RetriesOff)]);
     let mut rig = Rig::new(table("1s 5s 10s"));
     let long = Import { delay_ms: DELAY_MS_MAX + 1, ..brought(Some(1)) };
     assert_eq!(rig.import(vec![long]), [ImportOutcome::Refused(BadImport::DelayTooLong)]);
@@ -220,18 +210,17 @@ fn undeliverable_imports_are_refused_and_long_delays_shortened() {
 #[test]
 fn an_origin_that_was_passed_there_is_passed_here() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     rig.import(vec![Import { passed: true, ..brought(Some(7)) }]);
     rig.advance(60_000);
-    let (lane, _) = rig.take_one(slot);
-    rig.acknowledge(lane);
+    let (place, _) = rig.release_one();
+    rig.acknowledge(place);
     rig.advance(TIMEOUT_MS);
     assert_eq!(rig.entries(), [], "no later commit has to pass it");
 }
 
 #[test]
 fn an_imported_letter_keeps_its_age() {
-    let mut rig = Rig::new(Policy { lane: false, ..Policy::default() });
+    let mut rig = Rig::new(Policy { has_retries: false, ..Policy::default() });
     rig.advance(10_000);
     let outcomes = rig.import(vec![letter(Some(7)), letter(None)]);
     let [ImportOutcome::Imported { id }, ImportOutcome::Imported { .. }] = outcomes[..] else {

@@ -37,9 +37,9 @@ impl Rig {
 #[test]
 fn an_exhausted_record_over_the_quota_is_held_uncharged() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..bounded(TWO) });
-    let (lane, _) = rig.inflight(1);
+    let (place, _) = rig.inflight(1);
     rig.tell(TWO);
-    let last = Nack { reason: Some("no stock".into()), ..sized(fail_lane(lane)) };
+    let last = Nack { reason: Some("no stock".into()), ..sized(fail_delivery(place)) };
     let outcome = rig.nack(last.clone()).unwrap();
     let entry = rig.only();
     assert_eq!(outcome, NackOutcome::Held { id: entry.id });
@@ -48,7 +48,7 @@ fn an_exhausted_record_over_the_quota_is_held_uncharged() {
     // A repeated nack changes nothing.
     assert_eq!(rig.nack(last), Ok(NackOutcome::Nothing { id: entry.id }));
     rig.advance(7_200_000);
-    assert_eq!(rig.take(after(lane)), []);
+    assert_eq!(rig.release(), []);
     assert_eq!(rig.only(), entry);
 }
 

@@ -5,7 +5,6 @@ use crate::retry::{Disposition, RetryState, TopicRule};
 
 /// Fails every delivery; returns the deliveries' reconsume times, levels and the seconds waited.
 fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
-    let slot = rig.join("a").slot;
     let (mut times, mut levels, mut waited_ms) = (vec![0], Vec::new(), 0);
     let mut outcome = rig.nack(fail(7)).unwrap();
     while let NackOutcome::Scheduled { due, .. } = outcome {
@@ -13,13 +12,12 @@ fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
         assert_eq!(due, rig.now.wall.plus(delay_ms));
         levels.push(level.unwrap());
         rig.advance(delay_ms - 1);
-        let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
-        assert_eq!(rig.take(next), [], "never early");
+        assert_eq!(rig.release(), [], "never early");
         rig.advance(1);
-        let (lane, entry) = rig.take_one(slot);
+        let (place, entry) = rig.release_one();
         waited_ms += delay_ms;
         times.push(entry.reconsume_times);
-        outcome = rig.nack(fail_lane(lane)).unwrap();
+        outcome = rig.nack(fail_delivery(place)).unwrap();
     }
     (times, levels, waited_ms / 1000)
 }
@@ -54,15 +52,14 @@ fn a_limit_of_n_allows_n_plus_one_deliveries() {
 #[test]
 fn a_literal_level_is_used_each_time_and_still_counts() {
     let mut rig = Rig::new(max(3));
-    let slot = rig.join("a").slot;
     rig.nack(level(fail(1), 5)).unwrap();
     for times in 1..=3 {
         let entry = rig.only();
         let RetryState::Waiting { level: got, delay_ms, .. } = entry.state else { panic!() };
         assert_eq!((got, delay_ms, entry.reconsume_times), (Some(5), 60_000, times));
         rig.advance(60_000);
-        let (lane, _) = rig.take_one(slot);
-        rig.nack(level(fail_lane(lane), 5)).unwrap();
+        let (place, _) = rig.release_one();
+        rig.nack(level(fail_delivery(place), 5)).unwrap();
     }
     assert_eq!((rig.count(StateKind::Dead), rig.only().reconsume_times), (1, 4));
 }
@@ -103,16 +100,13 @@ fn the_limit_is_the_groups_own() {
 #[test]
 fn retries_come_in_due_order_to_their_own_group() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     rig.nacks("shop", vec![level(fail(1), 5), level(fail(2), 4), level(fail(3), 3)]);
     rig.nacks("other", vec![fail(9)]);
     rig.advance(60_000);
-    let taken = rig.take(LaneOffset { slot, sequence: 0 });
+    let taken = rig.release();
     let offsets: Vec<i64> =
         taken.iter().map(|(_, entry)| entry.origin.as_ref().unwrap().offset).collect();
     assert_eq!(offsets, [3, 2, 1]);
-    let sequences: Vec<u64> = taken.iter().map(|(lane, _)| lane.sequence).collect();
-    assert_eq!(sequences, [0, 1, 2]);
     assert_eq!(rig.ledger.counts(&"other".into()).of(StateKind::Waiting), 1);
 }
 
@@ -148,24 +142,22 @@ fn a_nacks_own_limit_overrides_configured_limits_once() {
         assert_eq!((entry.state.kind(), entry.max_reconsume_times), (outcome, limit), "{said:?}");
     }
     let mut rig = Rig::new(max(0));
-    let slot = rig.join("a").slot;
     rig.nack(limited(Some(1))).unwrap();
     rig.advance(10_000);
-    let (lane, _) = rig.take_one(slot);
-    rig.nack(fail_lane(lane)).unwrap();
+    let (place, _) = rig.release_one();
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!(rig.only().state.kind(), StateKind::Dead, "said once, it holds for that once");
 }
 
 #[test]
 fn a_nack_without_an_origin_is_no_failure() {
     let mut rig = Rig::new(max(0));
-    let slot = rig.join("a").slot;
     rig.nack(level(Nack::of(NackTarget::Nothing), 1)).unwrap();
     let entry = rig.only();
     assert_eq!((entry.reconsume_times, entry.attempt(), &entry.origin), (0, 1, &None));
     assert_eq!((entry.disposition, entry.first_failed), (None, None));
     rig.advance(1_000);
-    let (lane, _) = rig.take_one(slot);
-    rig.nack(fail_lane(lane)).unwrap();
+    let (place, _) = rig.release_one();
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!((rig.count(StateKind::Dead), rig.only().reconsume_times), (1, 1));
 }

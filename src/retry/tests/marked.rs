@@ -38,23 +38,22 @@ fn a_repeated_commit_marker_charges_nothing() {
     marked(&mut rig, vec![fail(1)]);
     rig.origin_commit(2);
     changes_nothing(&mut rig, fail(1));
-    let slot = rig.join("a").slot;
     rig.advance(10_000);
-    let (lane, _) = rig.take_one(slot);
+    let (place, _) = rig.release_one();
     changes_nothing(&mut rig, fail(1));
-    rig.acknowledge(lane);
+    rig.acknowledge(place);
     changes_nothing(&mut rig, fail(1));
 }
 
 #[test]
 fn a_retry_named_by_its_delivery_is_charged_once() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
-    let answer = marked(&mut rig, vec![fail_lane(lane)]);
+    let (place, _) = rig.inflight(1);
+    let answer = marked(&mut rig, vec![fail_delivery(place)]);
     assert!(matches!(answer, LedgerAnswer::Nacked(_)));
     assert_eq!(rig.only().reconsume_times, 2);
-    changes_nothing(&mut rig, fail_lane(lane));
-    let never = marked(&mut rig, vec![fail(2), fail_lane(after(lane))]);
+    changes_nothing(&mut rig, fail_delivery(place));
+    let never = marked(&mut rig, vec![fail(2), fail_delivery(after(place))]);
     assert_eq!(never, LedgerAnswer::BadNacks(vec![(1, BadNack::NotRemembered)]));
     assert_eq!(rig.only().reconsume_times, 2, "nothing of it is taken");
 }
@@ -85,16 +84,15 @@ fn a_group_with_an_open_breaker_retries_uncharged() {
     rig.nack(Nack { carried: spared(), ..fail(1) }).unwrap();
     let entry = rig.only();
     assert_eq!((entry.reconsume_times, entry.disposition), (0, Some(Disposition::Rejected)));
-    let slot = rig.join("a").slot;
     for _ in 0..3 {
         rig.advance(10_000);
-        let (lane, _) = rig.take_one(slot);
-        rig.nack(Nack { carried: spared(), ..fail_lane(lane) }).unwrap();
+        let (place, _) = rig.release_one();
+        rig.nack(Nack { carried: spared(), ..fail_delivery(place) }).unwrap();
         assert_eq!(rig.only().reconsume_times, 0);
     }
     rig.advance(10_000);
-    let (lane, _) = rig.take_one(slot);
-    rig.nack(fail_lane(lane)).unwrap();
+    let (place, _) = rig.release_one();
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!((rig.count(StateKind::Dead), rig.only().reconsume_times), (1, 1));
     let wanted = level(fail(2), -1);
     rig.nack(Nack { carried: spared(), ..wanted }).unwrap();

@@ -8,8 +8,8 @@ const TIMEOUT_MS: u64 = 900_000;
 #[test]
 fn a_settled_entry_is_forgotten_after_the_consume_timeout() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
-    rig.acknowledge(lane);
+    let (place, _) = rig.inflight(1);
+    rig.acknowledge(place);
     rig.advance(10 * TIMEOUT_MS);
     assert_eq!(rig.count(StateKind::Committed), 1, "not while the origin is not passed");
     rig.origin_commit(1);
@@ -19,16 +19,16 @@ fn a_settled_entry_is_forgotten_after_the_consume_timeout() {
     assert_eq!(rig.count(StateKind::Committed), 1);
     rig.advance(1);
     assert_eq!(rig.entries(), []);
-    assert_eq!(rig.nack(fail_lane(lane)), Err(BadNack::NotRemembered));
+    assert_eq!(rig.nack(fail_delivery(place)), Err(BadNack::NotRemembered));
 }
 
 #[test]
 fn an_earlier_commit_starts_the_memory_with_the_acknowledgement() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
+    let (place, _) = rig.inflight(1);
     rig.origin_commit(9);
     rig.advance(60_000);
-    rig.acknowledge(lane);
+    rig.acknowledge(place);
     rig.advance(TIMEOUT_MS - 1);
     assert_eq!(rig.count(StateKind::Committed), 1);
     rig.advance(1);
@@ -79,8 +79,8 @@ fn only_a_dead_letter_can_be_gone() {
 #[test]
 fn a_reset_forgets_settled_origins_and_counts_from_zero() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(5);
-    rig.acknowledge(lane);
+    let (place, _) = rig.inflight(5);
+    rig.acknowledge(place);
     rig.origin_commit(6);
     rig.origin_commit(5);
     let Some(Fact::Forgotten { cause, .. }) = rig.journal.last() else { panic!() };
@@ -113,17 +113,16 @@ fn a_reset_or_skip_keeps_pending_retries() {
     rig.origin_commit(0);
     assert_eq!((rig.only().passed, rig.only().reconsume_times), (None, 1));
     assert!(matches!(rig.nack(fail(5)), Ok(NackOutcome::Nothing { .. })));
-    let slot = rig.join("a").slot;
     rig.advance(10_000);
-    rig.take_one(slot);
+    rig.release_one();
     assert!(matches!(rig.nack(fail(5)), Ok(NackOutcome::Nothing { .. })), "not past any more");
 }
 
 #[test]
 fn a_recreated_topic_starts_empty_and_old_retries_still_come() {
     let mut rig = Rig::new(max(1));
-    let (lane, _) = rig.inflight(3);
-    rig.acknowledge(lane);
+    let (place, _) = rig.inflight(3);
+    rig.acknowledge(place);
     rig.nack(level(fail(4), -1)).unwrap();
     rig.nack(fail(5)).unwrap();
     rig.send(LedgerInput::TopicGone { topic: "other".into() });
@@ -135,11 +134,9 @@ fn a_recreated_topic_starts_empty_and_old_retries_still_come() {
     }
     assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Waiting)), (1, 4));
     // All four are delivered, and all are forgotten later.
-    let slot = rig.join("a");
     rig.advance(10_000);
-    let taken = rig.take(slot.next);
-    assert_eq!(taken.len(), 4);
-    rig.lane_commit(after(taken[3].0));
+    let released = rig.release();
+    assert_eq!((released.len(), rig.commit(after(released[3].0))), (4, 4));
     rig.origin_commit(6);
     rig.advance(2 * TIMEOUT_MS);
     assert_eq!(rig.count(StateKind::Committed), 0);
@@ -148,11 +145,10 @@ fn a_recreated_topic_starts_empty_and_old_retries_still_come() {
 #[test]
 fn a_delayed_record_without_origin_is_forgotten_by_time_alone() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     rig.nack(Nack::of(NackTarget::Nothing)).unwrap();
     rig.advance(10_000);
-    let (lane, _) = rig.take_one(slot);
-    rig.acknowledge(lane);
+    let (place, _) = rig.release_one();
+    rig.acknowledge(place);
     rig.advance(TIMEOUT_MS);
     assert_eq!(rig.entries(), []);
 }

@@ -2,29 +2,31 @@
 
 mod delayed;
 mod exports;
-mod hand_outs;
 mod held;
 mod ladder;
 mod marked;
 mod memory;
 mod operate;
 mod posted;
+mod releases;
 mod replay;
 mod restart;
 mod rules;
 mod settling;
-mod single;
 mod table;
 
 use std::sync::Arc;
 
-use crate::model::{GroupId, LaneOffset, Moment, MonoMs, Origin, RetryPartition, WallMs};
+use crate::model::{GroupId, Moment, MonoMs, Origin, RetryPlace, WallMs};
 use crate::retry::ledger::AT_ONCE;
 use crate::retry::{
-    BTreeEntries, BadNack, Bytes, Entries, Entry, Fact, FailureHistory, IsolatedRetry, Ledger,
-    LedgerAnswer, LedgerInput, LedgerOutput, LevelTable, Nack, NackOutcome, NackTarget,
-    OtherDeliveries, Policies, Policy, Reporter, RequestedDelay, SlotView, StateKind,
+    BTreeEntries, BadNack, Bytes, Entries, Entry, Fact, FailureHistory, Ledger, LedgerAnswer,
+    LedgerInput, LedgerOutput, LevelTable, Nack, NackOutcome, NackTarget, Policies, Policy,
+    Reporter, RequestedDelay, StateKind,
 };
+
+/// The stream of the retry topic.
+const STREAM: u32 = 7;
 
 /// A ledger, its journal and its clock.
 struct Rig {
@@ -32,6 +34,8 @@ struct Rig {
     journal: Vec<Fact>,
     wakes: usize,
     now: Moment,
+    /// The next offset of the retry topic.
+    next: i64,
 }
 
 impl Rig {
@@ -42,7 +46,7 @@ impl Rig {
     fn with(policies: Policies) -> Self {
         let now = Moment { wall: WallMs(1_700_000_000_000), mono: MonoMs(0) };
         let ledger = Ledger::new(BTreeEntries::default(), policies);
-        let mut rig = Self { ledger, journal: Vec::new(), wakes: 0, now };
+        let mut rig = Self { ledger, journal: Vec::new(), wakes: 0, now, next: 0 };
         rig.ledger.recovered(now);
         rig.drain();
         rig
@@ -99,53 +103,37 @@ impl Rig {
         }
     }
 
-    fn join(&mut self, member: &str) -> SlotView {
-        let (group, member) = ("shop".into(), member.into());
-        match self.send(LedgerInput::Join { group, member }) {
-            Some(LedgerAnswer::Slot(view)) => view,
+    /// Releases all due retries of the group into partition 0 of its topic.
+    fn release(&mut self) -> Vec<(RetryPlace, Entry)> {
+        let due = self.ledger.store().due(&shop(), self.now.wall, usize::MAX);
+        let mut released = Vec::new();
+        for id in due {
+            let place = RetryPlace::in_stream(0, STREAM, self.next);
+            self.next += 1;
+            assert_eq!(self.send(LedgerInput::Release { id, place }), None);
+            released.push((place, self.ledger.entry(id).unwrap()));
+        }
+        released
+    }
+
+    /// Releases the due retry; expects exactly one.
+    fn release_one(&mut self) -> (RetryPlace, Entry) {
+        let mut released = self.release();
+        assert_eq!(released.len(), 1);
+        released.remove(0)
+    }
+
+    /// The group commits this place. Returns the number of acknowledged retries.
+    fn commit(&mut self, up_to: RetryPlace) -> usize {
+        match self.send(LedgerInput::RetryCommit { group: shop(), up_to }) {
+            Some(LedgerAnswer::Acknowledged(count)) => count,
             other => panic!("{other:?}"),
         }
     }
 
-    fn leave(&mut self, member: &str) {
-        let answer = self.send(LedgerInput::Leave { group: "shop".into(), member: member.into() });
-        assert_eq!(answer, None);
-    }
-
-    fn take(&mut self, from: LaneOffset) -> Vec<(LaneOffset, Entry)> {
-        self.take_in(from, OtherDeliveries::Old).0
-    }
-
-    fn take_in(
-        &mut self,
-        from: LaneOffset,
-        company: OtherDeliveries,
-    ) -> (Vec<(LaneOffset, Entry)>, Option<IsolatedRetry>) {
-        let group = "shop".into();
-        match self.send(LedgerInput::Take { group, from, max: 100, company }) {
-            Some(LedgerAnswer::Taken { entries, single, .. }) => (entries, single),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Delivers the new retries of this slot; expects exactly one.
-    fn take_one(&mut self, slot: RetryPartition) -> (LaneOffset, Entry) {
-        let next = self.ledger.slot_view(&"shop".into(), slot).unwrap().next;
-        let mut taken = self.take(next);
-        assert_eq!(taken.len(), 1);
-        taken.remove(0)
-    }
-
-    fn lane_commit(&mut self, up_to: LaneOffset) -> LedgerAnswer {
-        self.send(LedgerInput::LaneCommit { group: "shop".into(), up_to }).unwrap()
-    }
-
-    /// Commits past this delivery; expects that the commit acknowledges one entry.
-    fn acknowledge(&mut self, lane: LaneOffset) {
-        match self.lane_commit(after(lane)) {
-            LedgerAnswer::Committed { acknowledged, .. } => assert_eq!(acknowledged.len(), 1),
-            other => panic!("{other:?}"),
-        }
+    /// Commits past this delivery; expects that the commit acknowledges one retry.
+    fn acknowledge(&mut self, place: RetryPlace) {
+        assert_eq!(self.commit(after(place)), 1);
     }
 
     fn origin_commit(&mut self, offset: i64) {
@@ -175,12 +163,11 @@ impl Rig {
         self.ledger.counts(&shop()).of(kind)
     }
 
-    /// Nacks `orders-0@offset` and delivers its retry to member "a" once it is due.
-    fn inflight(&mut self, offset: i64) -> (LaneOffset, Entry) {
-        let slot = self.join("a").slot;
+    /// Nacks `orders-0@offset` and releases its retry once it is due.
+    fn inflight(&mut self, offset: i64) -> (RetryPlace, Entry) {
         self.nack(fail(offset)).unwrap();
         self.advance(10_000);
-        self.take_one(slot)
+        self.release_one()
     }
 }
 
@@ -202,16 +189,16 @@ fn fail(offset: i64) -> Nack {
     Nack::of(NackTarget::Origin(order(offset)))
 }
 
-fn fail_lane(lane: LaneOffset) -> Nack {
-    Nack::of(NackTarget::Lane(lane))
+fn fail_delivery(place: RetryPlace) -> Nack {
+    Nack::of(NackTarget::Delivery(place))
 }
 
 fn level(nack: Nack, level: i32) -> Nack {
     Nack { want: RequestedDelay { level: Some(level), delay_ms: None }, ..nack }
 }
 
-fn after(lane: LaneOffset) -> LaneOffset {
-    LaneOffset { sequence: lane.sequence + 1, ..lane }
+fn after(place: RetryPlace) -> RetryPlace {
+    RetryPlace { sequence: place.sequence + 1, ..place }
 }
 
 fn max(max_reconsume_times: u32) -> Policy {

@@ -43,11 +43,10 @@ impl Rig {
 #[test]
 fn a_redrive_begins_at_0_and_keeps_the_history() {
     let mut rig = Rig::new(max(1));
-    let slot = rig.join("a").slot;
     rig.nack(fail(7)).unwrap();
     rig.advance(10_000);
-    let (lane, _) = rig.take_one(slot);
-    assert!(matches!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Dead { .. })));
+    let (place, _) = rig.release_one();
+    assert!(matches!(rig.nack(fail_delivery(place)), Ok(NackOutcome::Dead { .. })));
     let dead = rig.only();
     assert_eq!(rig.act(Action::Redrive), Outcome::Done);
     let entry = rig.only();
@@ -56,16 +55,19 @@ fn a_redrive_begins_at_0_and_keeps_the_history() {
     assert_eq!((&entry.history, &entry.origin), (&dead.history, &dead.origin));
     assert_eq!(rig.act(Action::Redrive), Outcome::Already);
     rig.advance(0);
-    let (lane, _) = rig.take_one(slot);
-    assert!(matches!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Scheduled { .. })), "one retry");
+    let (place, _) = rig.release_one();
+    assert!(
+        matches!(rig.nack(fail_delivery(place)), Ok(NackOutcome::Scheduled { .. })),
+        "one retry"
+    );
     rig.advance(10_000);
-    let (lane, _) = rig.take_one(slot);
-    assert!(matches!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Dead { .. })));
+    let (place, _) = rig.release_one();
+    assert!(matches!(rig.nack(fail_delivery(place)), Ok(NackOutcome::Dead { .. })));
     assert_eq!(rig.act(Action::Redrive), Outcome::Done);
     assert_eq!(rig.only().redrives, 2);
     rig.advance(0);
-    let (lane, _) = rig.take_one(slot);
-    rig.acknowledge(lane);
+    let (place, _) = rig.release_one();
+    rig.acknowledge(place);
     assert_eq!(rig.act(Action::Redrive), Outcome::Refused(StateKind::Committed));
     rig.assert_replays();
 }
@@ -157,7 +159,6 @@ fn a_commit_does_not_end_the_time_to_restore() {
 #[test]
 fn a_waiting_retry_is_hastened_delayed_or_ended() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     rig.nack(fail(7)).unwrap();
     let at = rig.now.wall.plus(3_600_000);
     assert_eq!(rig.act(Action::DelayUntil(at)), Outcome::Done);
@@ -166,12 +167,12 @@ fn a_waiting_retry_is_hastened_delayed_or_ended() {
     assert_eq!(rig.act(Action::RetryNow), Outcome::Done);
     assert_eq!(rig.act(Action::RetryNow), Outcome::Already);
     rig.advance(0);
-    let (lane, taken) = rig.take_one(slot);
+    let (place, taken) = rig.release_one();
     assert_eq!(taken.reconsume_times, 1, "no failure is charged");
     for action in [Action::RetryNow, Action::DelayUntil(at), Action::DeadLetterNow] {
         assert_eq!(rig.act(action), Outcome::Refused(StateKind::Inflight));
     }
-    rig.nack(fail_lane(lane)).unwrap();
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!(rig.act(Action::DeadLetterNow), Outcome::Done);
     let entry = rig.only();
     assert_eq!((entry.state.kind(), entry.reconsume_times), (StateKind::Dead, 2));

@@ -15,9 +15,8 @@ fn an_admin_nack_charges_the_origin_of_an_inflight_retry() {
     let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
     assert_eq!((cause.evidence, cause.evidence.as_str()), (Evidence::AdminNack, "admin_nack"));
     rig.origin_commit(2);
-    let slot = rig.join("a").slot;
     rig.advance(10_000);
-    rig.take_one(slot);
+    rig.release_one();
     posted(&mut rig, fail(1));
     assert_eq!(rig.only().reconsume_times, 2);
     let known = posted(&mut rig, fail(1));

@@ -15,7 +15,7 @@ const STEPS: usize = 60;
 struct Script {
     rig: Rig,
     rng: fastrand::Rng,
-    seen: Vec<LaneOffset>,
+    seen: Vec<RetryPlace>,
     applied: usize,
     entries: BTreeMap<EntryId, Entry>,
 }
@@ -30,20 +30,15 @@ impl Script {
         Self { rig, rng, seen: Vec::new(), applied: 0, entries: BTreeMap::new() }
     }
 
-    fn member(&mut self) -> String {
-        format!("m{}", self.rng.u8(0..3))
-    }
-
-    fn lane(&mut self) -> LaneOffset {
-        let slot = RetryPartition(self.rng.u16(0..3));
-        let random = LaneOffset { slot, sequence: self.rng.u64(0..6) };
+    fn place(&mut self) -> RetryPlace {
+        let random = RetryPlace::in_stream(self.rng.u16(0..3), STREAM, self.rng.i64(0..6));
         self.rng.choice(&self.seen).copied().unwrap_or(random)
     }
 
     fn random_nack(&mut self) -> Nack {
         let mut nack = match self.rng.u8(0..10) {
             0..5 => fail(self.rng.i64(0..12)),
-            5..9 => fail_lane(self.lane()),
+            5..9 => fail_delivery(self.place()),
             _ => Nack::of(NackTarget::Nothing),
         };
         nack.want.level = self.rng.choice([None, None, None, Some(1), Some(9), Some(-1)]).unwrap();
@@ -79,39 +74,20 @@ impl Script {
                 self.rig.nacks("shop", nacks);
             }
             4..8 => {
-                let slot = RetryPartition(self.rng.u16(0..3));
-                let view = self.rig.ledger.slot_view(&shop(), slot);
-                let from = view.map_or(LaneOffset { slot, sequence: 0 }, |view| {
-                    if self.rng.bool() { view.next } else { view.position }
-                });
-                let company = [
-                    OtherDeliveries::Some,
-                    OtherDeliveries::Old,
-                    OtherDeliveries::None,
-                    OtherDeliveries::None,
-                ];
-                let company = self.rng.choice(company).unwrap();
-                let taken = self.rig.take_in(from, company).0;
-                self.seen.extend(taken.iter().map(|(lane, _)| *lane));
+                let released = self.rig.release();
+                self.seen.extend(released.iter().map(|(place, _)| *place));
             }
             8 => {
-                let lane = self.lane();
-                if self.rng.u8(0..4) == 0 {
-                    self.rig.send(LedgerInput::Joined { group: shop(), lane });
-                }
-                self.rig.lane_commit(after(lane));
+                let place = self.place();
+                self.rig.commit(after(place));
             }
             9 => {
                 let offset = self.rng.i64(0..14);
                 self.rig.origin_commit(offset);
             }
-            10..12 => {
-                let member = self.member();
-                self.rig.join(&member);
-            }
-            12 => {
-                let member = self.member();
-                self.rig.leave(&member);
+            10..13 => {
+                let streams = if self.rng.bool() { vec![STREAM] } else { Vec::new() };
+                self.rig.send(LedgerInput::RetryTopicServed { group: shop(), streams });
             }
             13 => self.change_around(),
             14 => {
@@ -187,8 +163,7 @@ impl Script {
                         continue;
                     }
                     assert!(entry.reconsume_times >= before.reconsume_times);
-                    let most = if cause.evidence == Evidence::MemberLost { 2 } else { 1 };
-                    assert!(entry.reconsume_times <= before.reconsume_times + most);
+                    assert!(entry.reconsume_times <= before.reconsume_times + 1);
                     assert!(entry.handouts >= before.handouts);
                     assert_eq!(entry.origin, before.origin);
                     if let (RetryState::Exported { .. }, RetryState::Exported { .. }) =
@@ -208,7 +183,7 @@ impl Script {
                     let gone = self.entries.remove(id).unwrap();
                     assert!(gone.is_settled(), "nothing pending is forgotten");
                 }
-                Fact::Slot { .. } | Fact::Tables { .. } => {}
+                Fact::Tables { .. } => {}
             }
         }
         self.applied = self.rig.journal.len();
@@ -226,13 +201,10 @@ impl Script {
         self.rig.send(LedgerInput::Policies(Box::default()));
         let ids = end.entries.keys().copied().collect();
         self.rig.send(LedgerInput::Export { step: ExportStep::Undo, ids });
-        let slot = self.rig.join("last").slot;
         for _ in 0..30 {
             self.rig.advance(7_200_000);
-            let view = self.rig.ledger.slot_view(&shop(), slot).unwrap();
-            self.rig.take(view.position);
-            let next = self.rig.ledger.slot_view(&shop(), slot).unwrap().next;
-            self.rig.lane_commit(next);
+            self.rig.release();
+            self.rig.commit(RetryPlace::in_stream(0, STREAM, self.rig.next));
         }
         let counts = self.rig.ledger.counts(&shop());
         let pending =

@@ -26,14 +26,12 @@ impl Rig {
 }
 
 #[test]
-fn counts_positions_and_open_hand_outs_survive_a_restart() {
+fn counts_and_released_retries_survive_a_restart() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, entry) = rig.inflight(1);
+    let (place, entry) = rig.inflight(1);
     rig.restart(Policy::default(), 5_000);
-    assert_eq!(rig.take(lane), [(lane, entry)]);
-    let view = rig.join("a");
-    assert_eq!((view.position, view.next), (lane, after(lane)));
-    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!((rig.release(), rig.only()), (Vec::new(), entry));
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!(rig.only().reconsume_times, 2);
 }
 
@@ -50,12 +48,11 @@ fn a_restart_with_the_same_rules_writes_nothing() {
 #[test]
 fn retries_due_during_downtime_are_due_at_the_start() {
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
     rig.restart(Policy::default(), 3_600_000);
     rig.advance(0);
     assert_eq!(rig.wakes, 1);
-    rig.take_one(slot);
+    rig.release_one();
 }
 
 #[test]
@@ -67,12 +64,11 @@ fn a_clock_set_back_over_a_restart_strands_nothing() {
     assert_eq!(rig.wait_ms(), 10_000);
     rig.restart(table("1s 5s 1h"), -year_ms);
     assert_eq!(rig.wait_ms(), 10_000, "its own delay, whatever the table says now");
-    let slot = rig.join("a").slot;
     rig.advance(10_000);
-    rig.take_one(slot);
+    rig.release_one();
     rig.restart(Policy::default(), -year_ms);
     rig.advance(900_000);
-    assert_eq!(rig.count(StateKind::Waiting), 1, "the open hand-out ran out");
+    assert_eq!(rig.count(StateKind::Inflight), 1, "it stays released");
 }
 
 #[test]
@@ -106,7 +102,6 @@ fn a_journalled_reload_is_not_repeated_on_replay() {
 fn many_entries_are_rescheduled_and_forgotten_in_batches() {
     let many = i64::try_from(3 * AT_ONCE).unwrap();
     let mut rig = Rig::new(Policy::default());
-    let slot = rig.join("a").slot;
     for offset in 0..many {
         rig.nack(fail(offset)).unwrap();
     }
@@ -128,13 +123,8 @@ fn many_entries_are_rescheduled_and_forgotten_in_batches() {
     rig.restart(shorter, 0);
     assert_eq!(rig.journal.len(), facts, "and only then it is known to have ended");
     rig.advance(1_000);
-    let mut next = LaneOffset { slot, sequence: 0 };
-    while rig.count(StateKind::Waiting) > 0 {
-        for (lane, _) in rig.take(next) {
-            next = after(lane);
-            rig.lane_commit(next);
-        }
-    }
+    let (last, _) = rig.release().pop().unwrap();
+    assert_eq!(rig.commit(after(last)), 3 * AT_ONCE);
     rig.origin_commit(many);
     rig.advance(900_000);
     assert_eq!(rig.count(StateKind::Committed), 0);

@@ -22,13 +22,12 @@ fn delay_ms(entry: &Entry) -> u64 {
 }
 
 /// The delay of the only entry. Checks that its delivery comes after the delay and never before.
-fn next(rig: &mut Rig, slot: RetryPartition) -> (u64, LaneOffset) {
+fn next(rig: &mut Rig) -> (u64, RetryPlace) {
     let delay_ms = delay_ms(&rig.only());
     rig.advance(delay_ms - 1);
-    let at = rig.ledger.slot_view(&shop(), slot).unwrap().next;
-    assert_eq!(rig.take(at), [], "never early");
+    assert_eq!(rig.release(), [], "never early");
     rig.advance(1);
-    (delay_ms, rig.take_one(slot).0)
+    (delay_ms, rig.release_one().0)
 }
 
 #[test]
@@ -65,13 +64,12 @@ fn a_record_may_ask_for_another_delay_than_any_rule() {
 #[test]
 fn a_back_off_doubles_from_first_to_longest_delay() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 8, ..backoff(0) });
-    let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
     let mut delays = Vec::new();
     while rig.count(StateKind::Waiting) == 1 {
-        let (delay_ms, lane) = next(&mut rig, slot);
+        let (delay_ms, place) = next(&mut rig);
         delays.push(delay_ms / 1_000);
-        rig.nack(fail_lane(lane)).unwrap();
+        rig.nack(fail_delivery(place)).unwrap();
     }
     assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60]);
 }
@@ -140,14 +138,13 @@ fn a_removed_group_rule_leaves_its_backlog_to_the_defaults() {
     rig.nack(fail(1)).unwrap();
     assert_eq!(delay_ms(&rig.only()), 7_200_000);
     rig.send(LedgerInput::Policies(Box::default()));
-    let slot = rig.join("a").slot;
-    let (waited_ms, lane) = next(&mut rig, slot);
+    let (waited_ms, place) = next(&mut rig);
     assert_eq!(waited_ms, 10_000, "brought forward");
-    rig.nack(fail_lane(lane)).unwrap();
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!(rig.only().state.kind(), StateKind::Waiting, "its limit is that of all");
-    let (_, lane) = next(&mut rig, slot);
+    let (_, place) = next(&mut rig);
     rig.send(LedgerInput::Policies(Box::new(Policies::new(Policy::default(), groups(&own)))));
-    rig.nack(fail_lane(lane)).unwrap();
+    rig.nack(fail_delivery(place)).unwrap();
     assert_eq!(rig.only().state.kind(), StateKind::Dead, "and back under one of its own");
 }
 
@@ -162,8 +159,7 @@ fn a_changed_topic_rule_applies_to_waiting_retries() {
     rig.send(LedgerInput::Policies(Box::new(ruled)));
     assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 2_000);
     rig.send(LedgerInput::Policies(Box::default()));
-    let slot = rig.join("a").slot;
-    assert_eq!(next(&mut rig, slot).0, 2_000);
+    assert_eq!(next(&mut rig).0, 2_000);
 }
 
 #[test]
@@ -172,38 +168,28 @@ fn a_failure_after_max_elapsed_is_the_last() {
     let mut rig = Rig::new(policy);
     let (first, _) = rig.inflight(1);
     rig.advance(29_999);
-    rig.nack(fail_lane(first)).unwrap();
+    rig.nack(fail_delivery(first)).unwrap();
     assert_eq!(rig.only().reconsume_times, 2, "39 999 ms after the first failure");
-    let (_, second) = next(&mut rig, first.slot);
-    let outcome = rig.nack(fail_lane(second)).unwrap();
+    let (_, second) = next(&mut rig);
+    let outcome = rig.nack(fail_delivery(second)).unwrap();
     assert!(matches!(outcome, NackOutcome::Dead { .. }));
     let dead = rig.only();
     assert_eq!((dead.disposition, dead.reconsume_times), (Some(Disposition::Expired), 3));
 }
 
 #[test]
-fn a_rate_limits_retries_and_wakes_for_the_rest() {
+fn a_rate_limits_the_releases_of_its_group() {
     let mut rig = Rig::new(Policy { rate: Some(20), ..Policy::default() });
-    let slot = rig.join("a").slot;
     rig.nacks("shop", (0..30).map(fail).collect());
-    rig.nacks("other", (0..2).map(fail).collect());
     rig.advance(10_000);
-    let mut left = 0;
-    let mut take = |rig: &mut Rig| {
-        let at = rig.ledger.slot_view(&shop(), slot).unwrap().next;
-        let count = rig.take(at).len();
-        left += count;
-        count
-    };
-    assert_eq!((take(&mut rig), take(&mut rig)), (2, 0), "a tenth of a second's worth");
-    let woken = rig.wakes;
-    rig.advance(49);
-    assert_eq!((take(&mut rig), rig.wakes), (0, woken));
-    rig.advance(1);
-    assert_eq!((take(&mut rig), rig.wakes), (1, woken + 1), "one more each 50 ms");
-    for _ in 0..100 {
-        rig.advance(10);
-        take(&mut rig);
+    let may = |rig: &mut Rig, wanted| rig.ledger.may_release(rig.now, &shop(), wanted);
+    assert_eq!(may(&mut rig, 30).0, 2, "a tenth of a second's worth");
+    let due = rig.ledger.store().due(&shop(), rig.now.wall, 2);
+    for (id, offset) in due.into_iter().zip(0..) {
+        rig.send(LedgerInput::Release { id, place: RetryPlace::in_stream(0, STREAM, offset) });
     }
-    assert_eq!(left, 2 + 1 + 20, "and 20 in the next second");
+    assert_eq!(may(&mut rig, 30), (0, 50));
+    rig.advance(50);
+    assert_eq!(may(&mut rig, 30).0, 1, "one more each 50 ms");
+    assert_eq!(rig.ledger.may_release(rig.now, &"other".into(), 2).0, 2);
 }

@@ -21,7 +21,7 @@ pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
         is_retried,
         window: WindowRecord::default(),
     });
-    let input = LedgerInput::Settle { group: shop(), settling, lane: None, record_bytes: 100 };
+    let input = LedgerInput::Settle { group: shop(), settling, place: None, record_bytes: 100 };
     match rig.send(input) {
         Some(LedgerAnswer::Nacked(outcomes)) => outcomes[0],
         other => panic!("{other:?}"),
@@ -109,7 +109,7 @@ fn lost_once(rig: &mut Rig) {
         is_retried: true,
         window: WindowRecord::default(),
     });
-    rig.send(LedgerInput::Settle { group: shop(), settling, lane: None, record_bytes: 100 });
+    rig.send(LedgerInput::Settle { group: shop(), settling, place: None, record_bytes: 100 });
 }
 
 /// The application's nack confirms the inferred failure, without a second charge.
@@ -182,10 +182,8 @@ fn a_nack_confirms_an_inferred_failure_until_its_next_delivery() {
 
     let mut rig = Rig::new(Policy::default());
     lost_once(&mut rig);
-    let slot = rig.join("a").slot;
     rig.advance(10_000);
-    rig.take_one(slot);
-    rig.leave("a");
+    rig.release_one();
     let before = rig.only();
     assert_eq!(rig.nack(fail(57)), Ok(NackOutcome::Nothing { id: before.id }));
     assert_eq!(rig.only(), before, "which delivery that was, nobody can tell");

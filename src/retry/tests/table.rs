@@ -37,48 +37,48 @@ fn assert_charged(rig: &mut Rig, nack: Nack) {
 #[test]
 fn a_nack_of_an_open_delivery_is_charged() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
-    assert_charged(&mut rig, fail_lane(lane));
+    let (place, _) = rig.inflight(1);
+    assert_charged(&mut rig, fail_delivery(place));
 }
 
 #[test]
 fn a_nack_reopens_a_lately_committed_delivery() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
-    rig.acknowledge(lane);
+    let (place, _) = rig.inflight(1);
+    rig.acknowledge(place);
     assert_eq!(rig.count(StateKind::Committed), 1);
     rig.advance(TIMEOUT_MS);
-    assert_charged(&mut rig, fail_lane(lane));
+    assert_charged(&mut rig, fail_delivery(place));
     rig.advance(30_000);
-    assert_eq!(rig.take_one(lane.slot).1.reconsume_times, 2);
+    assert_eq!(rig.release_one().1.reconsume_times, 2);
 }
 
 #[test]
 fn a_nack_of_a_long_committed_delivery_is_refused() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
-    rig.acknowledge(lane);
+    let (place, _) = rig.inflight(1);
+    rig.acknowledge(place);
     rig.advance(TIMEOUT_MS + 1);
     assert_eq!(rig.count(StateKind::Committed), 1, "the origin is not passed: remembered");
-    assert_eq!(rig.nack(fail_lane(lane)), Err(BadNack::NotRemembered));
+    assert_eq!(rig.nack(fail_delivery(place)), Err(BadNack::NotRemembered));
 }
 
 #[test]
-fn an_older_lane_offset_is_acknowledged_in_every_state() {
+fn an_older_delivery_is_acknowledged_in_every_state() {
     let mut rig = Rig::new(max(2));
     let (first, _) = rig.inflight(1);
-    rig.nack(fail_lane(first)).unwrap();
-    assert_acknowledged(&mut rig, fail_lane(first)); // waiting
+    rig.nack(fail_delivery(first)).unwrap();
+    assert_acknowledged(&mut rig, fail_delivery(first)); // waiting
     rig.advance(30_000);
-    let (second, _) = rig.take_one(first.slot);
-    assert_acknowledged(&mut rig, fail_lane(first)); // inflight
+    let (second, _) = rig.release_one();
+    assert_acknowledged(&mut rig, fail_delivery(first)); // inflight
     rig.acknowledge(second);
-    assert_acknowledged(&mut rig, fail_lane(first)); // committed
-    rig.nack(fail_lane(second)).unwrap();
+    assert_acknowledged(&mut rig, fail_delivery(first)); // committed
+    rig.nack(fail_delivery(second)).unwrap();
     assert_eq!(rig.count(StateKind::Dead), 1);
-    for lane in [first, second] {
-        assert_acknowledged(&mut rig, fail_lane(lane)); // dead
-        assert_acknowledged(&mut rig, level(fail_lane(lane), -1));
+    for place in [first, second] {
+        assert_acknowledged(&mut rig, fail_delivery(place)); // dead
+        assert_acknowledged(&mut rig, level(fail_delivery(place), -1));
     }
 }
 
@@ -112,12 +112,11 @@ fn the_true_origin_of_anything_else_is_acknowledged() {
     rig.nack(fail(1)).unwrap();
     let past = || Nack { committed: Some(2), ..fail(1) };
     assert_acknowledged(&mut rig, past()); // waiting
-    let slot = rig.join("a").slot;
     rig.advance(10_000);
-    let (lane, _) = rig.take_one(slot);
-    rig.acknowledge(lane);
+    let (place, _) = rig.release_one();
+    rig.acknowledge(place);
     assert_acknowledged(&mut rig, past()); // committed
-    rig.nack(fail_lane(lane)).unwrap();
+    rig.nack(fail_delivery(place)).unwrap();
     assert_acknowledged(&mut rig, past()); // dead
     rig.advance(TIMEOUT_MS + 1);
     assert_acknowledged(&mut rig, fail(1)); // dead for long, not committed past
@@ -130,9 +129,9 @@ fn the_true_origin_of_anything_else_is_acknowledged() {
 #[test]
 fn nacks_of_unknown_deliveries_and_other_groups_are_refused() {
     let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
-    assert_eq!(rig.nack(fail_lane(after(lane))), Err(BadNack::NotRemembered));
-    let answer = rig.nacks("other", vec![fail_lane(lane)]);
+    let (place, _) = rig.inflight(1);
+    assert_eq!(rig.nack(fail_delivery(after(place))), Err(BadNack::NotRemembered));
+    let answer = rig.nacks("other", vec![fail_delivery(place)]);
     assert_eq!(answer, LedgerAnswer::BadNacks(vec![(0, BadNack::NotRemembered)]));
     assert_eq!(rig.nack(Nack::of(NackTarget::OtherGroup)), Err(BadNack::OtherGroup));
     assert_eq!(rig.nack(Nack::of(NackTarget::Unreadable)), Err(BadNack::Unreadable));
@@ -145,8 +144,8 @@ fn missing_bytes_matter_only_for_new_entries() {
     assert_eq!(rig.nack(gone(fail(1))), Err(BadNack::BytesGone));
     let nothing = Nack { bytes: Bytes::ReferenceOk, ..Nack::of(NackTarget::Nothing) };
     assert_eq!(rig.nack(nothing), Err(BadNack::ReferenceWithoutOrigin));
-    let (lane, _) = rig.inflight(1);
-    assert_charged(&mut rig, gone(fail_lane(lane)));
+    let (place, _) = rig.inflight(1);
+    assert_charged(&mut rig, gone(fail_delivery(place)));
     assert_acknowledged(&mut rig, gone(fail(1)));
 }
 

@@ -67,7 +67,7 @@ impl Router {
                     came: self.clock.now().mono,
                     conn: conn.id,
                     max_wait_ms,
-                    has_lane: owner.has_lane,
+                    retry_topic: owner.retry_topic.clone(),
                 },
                 detector: Arc::clone(&owner.detector),
                 planned_at: AtomicU64::new(0),
@@ -93,9 +93,9 @@ impl Router {
     fn attribute(&self, conn: &Conn, topics: &[TopicName]) -> Attribution {
         let Some(found) = self.owner_of(conn, topics) else { return Attribution::Unattributed };
         let Some(detector) = self.detector_of(&found.group) else { return Attribution::Unwatched };
-        let has_lane = self.comes_back_by_lane(&found);
+        let retry_topic = self.subscribed_retry_topic(&found);
         let OwnerCandidate { group, member, .. } = found;
-        Attribution::Member(Arc::new(Owner { group, member, has_lane, detector }))
+        Attribution::Member(Arc::new(Owner { group, member, retry_topic, detector }))
     }
 
     fn owner_of(&self, conn: &Conn, topics: &[TopicName]) -> Option<OwnerCandidate> {
@@ -194,15 +194,14 @@ impl Router {
     }
 
     /// Whether a failure of this member moves to the retry topic instead of staying in place.
-    fn comes_back_by_lane(&self, candidate: &OwnerCandidate) -> bool {
+    fn subscribed_retry_topic(&self, candidate: &OwnerCandidate) -> Option<TopicName> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let in_place = policies.of(&candidate.group).in_place;
         drop(policies);
         let retry = self.names.retry_topic(&candidate.group);
-        let subscribes = |known: &Vec<TopicName>| known.contains(&retry);
-        !in_place
-            && candidate.topics.as_ref().is_some_and(subscribes)
-            && self.has_retry_topic(&candidate.group)
+        let subscribes = candidate.topics.as_ref().is_some_and(|known| known.contains(&retry));
+        let is_open = subscribes && !in_place && self.has_retry_topic(&candidate.group);
+        is_open.then_some(retry)
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) enum Attribution {
 pub(super) struct Owner {
     pub(super) group: GroupId,
     pub(super) member: MemberId,
-    pub(super) has_lane: bool,
+    pub(super) retry_topic: Option<TopicName>,
     pub(super) detector: Arc<GroupDetector>,
 }
 

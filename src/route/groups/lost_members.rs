@@ -42,7 +42,7 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
 pub enum NoTaker {
     /// The group has no retry topic.
     #[error("the group has no retry topic here (retry.delivery: off)")]
-    NoLane,
+    RetriesOff,
     /// The embedded coordinator has no member of the group.
     #[error("the group has no members")]
     NoMember,
@@ -61,7 +61,7 @@ impl Router {
     /// The reason why no live member receives retries of the group; `None`: one does.
     pub fn no_taker(&self, group: &GroupId) -> Option<NoTaker> {
         if !self.has_retry_topic(group) {
-            return Some(NoTaker::NoLane);
+            return Some(NoTaker::RetriesOff);
         }
         if self.is_retry_read(group) {
             return None;

@@ -47,7 +47,7 @@ pub struct AdminNack {
 pub enum PostRefusal {
     /// The group has no retry topic.
     #[error("the group {0:?} has no retries here (retry.delivery: off)")]
-    NoLane(String),
+    RetriesOff(String),
     /// No member would receive the retry.
     #[error(
         "the record of the group {group:?} would not come back: {why}. Start the application with \
@@ -170,14 +170,14 @@ impl Router {
 
     /// Refuses a retry that no member would receive; dead letters are always possible.
     fn may_come_back(&self, group: &GroupId, want: RequestedDelay) -> Result<(), PostRefusal> {
-        let (lane, watched, in_order, most) = {
+        let (has_retries, watched, in_order, most) = {
             let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
             let policy = policies.of(group);
             let in_order = policy.order == OrderMode::Partition;
-            (policy.lane, policy.inference, in_order, policy.levels.len())
+            (policy.has_retries, policy.inference, in_order, policy.levels.len())
         };
-        if !lane {
-            return Err(PostRefusal::NoLane(group.to_string()));
+        if !has_retries {
+            return Err(PostRefusal::RetriesOff(group.to_string()));
         }
         let level = want.level.unwrap_or_default();
         if level < -1 || u32::try_from(level).is_ok_and(|level| level > most) {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 
-use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
+use crate::model::{GroupId, MonoMs, TopicName};
 
 /// Bound of partitions; a marker of an evicted partition is judged as new.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -68,13 +68,11 @@ impl Markers {
         (now, timeout_ms): (MonoMs, u64),
     ) -> bool {
         let mut taken = lock(&self.taken);
-        let Some(known) = taken.get_mut(&key(group, topic, partition, commit.offset)) else {
+        let Some(known) = taken.get_mut(&(group.clone(), topic.clone(), partition)) else {
             return false;
         };
         let is_there = committed == Some(commit.offset);
-        // An offset of a retry partition is never delivered twice.
-        let is_lane = LaneOffset::from_kafka(commit.offset).is_some();
-        let is_same = known.commit == *commit && (is_there || is_lane);
+        let is_same = known.commit == *commit && is_there;
         if !is_same || now.since(known.at) > timeout_ms {
             return false;
         }
@@ -89,7 +87,7 @@ impl Markers {
         commit: MarkedCommit,
         now: MonoMs,
     ) {
-        let key = key(group, topic, partition, commit.offset);
+        let key = (group.clone(), topic.clone(), partition);
         lock(&self.taken).put(key, LastMarker { commit, at: now });
     }
 
@@ -97,12 +95,6 @@ impl Markers {
     pub(in crate::route) fn warns(&self, who: &str, what: &'static str, why: &'static str) -> bool {
         lock(&self.warned).put((who.to_owned(), what, why), ()).is_none()
     }
-}
-
-/// All members share partition 0 of the retry topic: the slot in the offset tells them apart.
-fn key(group: &GroupId, topic: &TopicName, partition: i32, offset: i64) -> MarkerKey {
-    let slot = LaneOffset::from_kafka(offset).map(|lane| i32::from(lane.slot.0));
-    (group.clone(), topic.clone(), slot.unwrap_or(partition))
 }
 
 fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -132,21 +124,6 @@ mod tests {
         assert!(!is(&commit(), None, 1_800), "nobody knows");
         assert!(!is(&commit(), Some(10), 2_801), "silent for too long");
         assert!(!markers.is_repeated(of(1), &commit(), Some(10), (MonoMs(0), 1_000)));
-    }
-
-    #[test]
-    fn members_markers_of_one_retry_partition_are_independent() {
-        let (markers, group, topic) =
-            (Markers::default(), GroupId::from("shop"), TopicName::from("reprise.retry.shop"));
-        let at = |slot, sequence| LaneOffset { slot: crate::model::RetryPartition(slot), sequence };
-        let (one, other) = (at(0, 8).to_kafka(), at(1, 8).to_kafka());
-        for offset in [one, other] {
-            markers.taken((&group, &topic, 0), MarkedCommit::new(offset, "!retry:1"), MonoMs(0));
-        }
-        for offset in [one, other] {
-            let commit = MarkedCommit::new(offset, "!retry:1");
-            assert!(markers.is_repeated((&group, &topic, 0), &commit, None, (MonoMs(1), 10)));
-        }
     }
 
     #[test]

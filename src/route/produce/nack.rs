@@ -170,7 +170,7 @@ fn nack(
             };
             by_reference(&named, found)
         }
-        NackTarget::Lane(_) if asked.by_reference => {
+        NackTarget::Delivery(_) if asked.by_reference => {
             let place = place.filter(|_| router.upstream.is_some());
             let found = place.map(|place| back.get(group, &place)).transpose();
             match found.map_err(InvalidNack::Unread)?.flatten() {
@@ -233,7 +233,7 @@ pub(in crate::route) fn name(router: &Router, group: &GroupId, origin: Origin) -
         Some(owner) if owner != *group => NackTarget::OtherGroup,
         Some(_) => {
             let delivery = router.delivery_at(&origin.topic, origin.partition, origin.offset);
-            delivery.map_or(NackTarget::NoDelivery, NackTarget::Lane)
+            delivery.map_or(NackTarget::NoDelivery, NackTarget::Delivery)
         }
     }
 }

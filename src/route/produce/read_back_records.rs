@@ -45,7 +45,7 @@ impl Router {
                 // The log may not have noted the delivery of a retry (`engine::mover`).
                 let is_read = matches!(
                     nack::name(self, group, origin.clone()),
-                    NackTarget::Origin(_) | NackTarget::Lane(_)
+                    NackTarget::Origin(_) | NackTarget::Delivery(_)
                 );
                 if is_read && asked.by_reference {
                     self.add_named(conn, back, (group.clone(), origin));

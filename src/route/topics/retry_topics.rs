@@ -10,7 +10,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::settings::TopicSpec;
 use crate::broker::topic::{Partition, Topic};
 use crate::engine::RetryPartitionLog;
-use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
+use crate::model::{GroupId, MonoMs, RetryPlace, TopicName};
 use crate::route::Router;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::wire::assignment::Subscription;
@@ -240,17 +240,17 @@ impl Router {
         topic: &TopicName,
         partition: i32,
         offset: i64,
-    ) -> Option<LaneOffset> {
+    ) -> Option<RetryPlace> {
         if self.upstream.is_some() {
             let of = self.topics_behind.opened(&self.names.group_of_retry(topic)?)?;
             let index = u16::try_from(partition).ok().filter(|_| offset >= 0)?;
-            return Some(LaneOffset::in_stream(index, of.number.0, offset));
+            return Some(RetryPlace::in_stream(index, of.number.0, offset));
         }
         let topic = self.broker.topics.find(topic)?;
         let of = topic.partition(partition)?;
         let is_released = (0..self.broker.bounds(of).next).contains(&offset);
         let index = u16::try_from(partition).ok().filter(|_| is_released)?;
-        Some(LaneOffset::in_stream(index, of.stream.0, offset))
+        Some(RetryPlace::in_stream(index, of.stream.0, offset))
     }
 }
 

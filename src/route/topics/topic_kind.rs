@@ -94,7 +94,7 @@ impl Router {
 
     /// Whether the group has a retry topic: `retry.delivery` is not off.
     pub(in crate::route) fn has_retry_topic(&self, group: &GroupId) -> bool {
-        self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).lane
+        self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).has_retries
     }
 
     /// The topic's id in Metadata.

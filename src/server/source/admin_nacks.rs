@@ -37,7 +37,7 @@ fn taken(outcome: Option<NackOutcome>) -> FailedTaken {
 fn refused(refusal: &PostRefusal) -> FailedRefused {
     let says = refusal.to_string();
     match refusal {
-        PostRefusal::NoLane(_)
+        PostRefusal::RetriesOff(_)
         | PostRefusal::NoWayBack { .. }
         | PostRefusal::Bad(_, BadNack::NotRemembered) => FailedRefused::Conflict(says),
         PostRefusal::NoTopic(_)

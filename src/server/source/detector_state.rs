@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use crate::admin::{
-    AloneView, GroupExplanation, PartitionView, SeekBackView, SuspectView, SuspectsView,
-};
+use crate::admin::{GroupExplanation, PartitionView, SeekBackView, SuspectView, SuspectsView};
 use crate::model::{GroupId, TopicPartition};
-use crate::retry::detector::{self, ApartView, BreakerView, SuspectStage, WindowView};
+use crate::retry::detector::{self, BreakerView, SuspectStage, WindowView};
 use crate::retry::suspects::{NextStep, SetView, Stage};
 use crate::route::Router;
 
@@ -20,7 +18,6 @@ pub(super) fn explained(router: &Router, group: &GroupId) -> GroupExplanation {
         advice: Vec::new(),
         breaker: breaker(router.breaker(group)),
         suspects: view.suspects.iter().map(suspects).collect(),
-        alone: view.aparts.iter().map(|apart| alone(router, group, apart)).collect(),
         partitions: view.partitions.into_iter().map(partition).collect(),
     }
 }
@@ -102,21 +99,6 @@ fn next(next: NextStep) -> String {
         }
         NextStep::Commit => "withheld: a commit past it makes it a dead letter".to_owned(),
         NextStep::Entry => "settled with the next Fetch or commit".to_owned(),
-    }
-}
-
-fn alone(router: &Router, group: &GroupId, apart: &ApartView) -> AloneView {
-    let topic = router.names.retry_topic(group);
-    let ApartView { for_ms, left_ms, .. } = apart;
-    AloneView {
-        member: apart.member.to_string(),
-        retry: apart.lane.map(|lane| format!("{topic}-0@{}", lane.to_kafka())),
-        stands: match (apart.lane, left_ms) {
-            (Some(_), 0) => format!("out, alone, for {for_ms} ms; whatever comes joins it"),
-            (Some(_), _) => format!("out, alone, for {for_ms} ms; {left_ms} ms more at most"),
-            (None, 0) => "next, beside what is not committed there".to_owned(),
-            (None, _) => format!("next, once nothing is out there, or in {left_ms} ms"),
-        },
     }
 }
 

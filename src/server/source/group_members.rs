@@ -128,7 +128,6 @@ fn classic(member: MemberDescription, retry: &TopicName) -> MemberView {
         silent: false,
         takes_retries: subscribed.is_ok_and(|known| known.topics.contains(retry)),
         assignment: of.flat_map(|of| names(&of.topic, &of.partitions)).collect(),
-        slot: None,
     }
 }
 
@@ -147,7 +146,6 @@ fn consumer(router: &Router, member: ConsumerMember, retry: &TopicName) -> Membe
         disconnected: false,
         silent: false,
         takes_retries: member.topics.contains(retry),
-        slot: None,
     }
 }
 

@@ -133,9 +133,9 @@ impl Source for AdminSource {
         record: &Origin,
     ) -> Result<RecordHistory, Unavailable> {
         let group = group.map(GroupId::new);
-        let lane = self.router.delivery_at(&record.topic, record.partition, record.offset);
-        let sought = match (self.router.names.group_of_retry(&record.topic), lane) {
-            (Some(owner), Some(lane)) => HistoryQuery::HandOut(owner, lane),
+        let place = self.router.delivery_at(&record.topic, record.partition, record.offset);
+        let sought = match (self.router.names.group_of_retry(&record.topic), place) {
+            (Some(owner), Some(place)) => HistoryQuery::HandOut(owner, place),
             _ => HistoryQuery::Origin(group, record.clone()),
         };
         let engine = self.router.engine.clone();

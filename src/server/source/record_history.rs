@@ -2,7 +2,7 @@
 
 use crate::admin::{PastView, RecordHistory};
 use crate::engine::{EventKind, RecordEvent};
-use crate::model::{LaneOffset, Origin};
+use crate::model::Origin;
 use crate::retry::{Cause, Entry, RetryState};
 use crate::route::Router;
 
@@ -71,16 +71,10 @@ fn state(router: &Router, entry: &Entry) -> String {
         RetryState::Waiting { delay_ms, level: None, .. } => {
             format!("it comes back after {delay_ms} ms")
         }
-        RetryState::Inflight { lane, .. } => {
-            format!("attempt {} as {}", entry.attempt(), hand_out(router, entry, lane))
-        }
-        RetryState::Released { lane, .. } => {
+        RetryState::Released { place, .. } => {
             let topic = router.names.retry_topic(&entry.group);
-            let at = format!("{topic}-{}@{}", lane.slot.0, lane.offset());
+            let at = format!("{topic}-{}@{}", place.slot.0, place.offset());
             format!("attempt {} as {at}", entry.attempt())
-        }
-        RetryState::Alone { lane, .. } => {
-            format!("attempt {}, alone, as {}", entry.attempt(), hand_out(router, entry, lane))
         }
         RetryState::Committed { .. } => "acknowledged".to_owned(),
         RetryState::Dead { .. } => {
@@ -91,10 +85,4 @@ fn state(router: &Router, entry: &Entry) -> String {
         RetryState::Held { .. } => "held: the dead letters have no room for it".to_owned(),
         RetryState::Exported { .. } => "not handed out here".to_owned(),
     }
-}
-
-/// The delivery's record id in the retry topic, as its client sees it.
-fn hand_out(router: &Router, entry: &Entry, lane: LaneOffset) -> String {
-    let topic = router.names.retry_topic(&entry.group);
-    format!("{topic}-0@{}", lane.to_kafka())
 }

@@ -9,9 +9,7 @@ pub(super) fn retry_view(entry: &Entry, (taker, now): (bool, WallMs)) -> RetryVi
         RetryState::Waiting { due, level, .. } if due > now => ("waiting", level),
         RetryState::Waiting { level, .. } if taker => ("ready", level),
         RetryState::Waiting { level, .. } => ("parked", level),
-        RetryState::Released { .. } | RetryState::Inflight { .. } | RetryState::Alone { .. } => {
-            ("inflight", entry.last_level)
-        }
+        RetryState::Released { .. } => ("inflight", entry.last_level),
         RetryState::Held { .. } => ("held", None),
         RetryState::Exported { level, .. } => ("exported", level),
         RetryState::Committed { .. }
@@ -38,7 +36,6 @@ pub(super) fn retry_view(entry: &Entry, (taker, now): (bool, WallMs)) -> RetryVi
         reason: entry.reason.clone(),
         key_shape: Some(entry.key_shape().to_owned()),
         size: entry.size_class().to_owned(),
-        member: None,
     }
 }
 

@@ -155,7 +155,7 @@ function show(topic, partition, message, at) {
   const headers = Object.entries(message.headers ?? {}).flatMap(([key, values]) =>
     [values].flat().map((value) => [key, hexed(value)]),
   );
-  // An offset of a lane is beyond what a number holds exactly: it is written as it is.
+  // A number holds no offset beyond 2^53 exactly, so the offset stays text.
   const line = JSON.stringify({
     event: "record",
     topic,

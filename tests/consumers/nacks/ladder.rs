@@ -38,8 +38,8 @@ fn a_records_history_is_found_by_origin_and_by_delivery() {
     assert_eq!(offset, 0);
     let nack = |reason| Rec::new("one").header("x-retry-reason", reason);
     assert_eq!(member.client.nack("shop", "orders-0@1", nack("no stock")).error_code, 0);
-    let lane = format!("reprise.retry.shop-0@{}", member.retry_once().offset);
-    assert_eq!(member.client.nack("shop", &lane, nack("still none")).error_code, 0);
+    let place = format!("reprise.retry.shop-0@{}", member.retry_once().offset);
+    assert_eq!(member.client.nack("shop", &place, nack("still none")).error_code, 0);
     let told = |record: &str| {
         let told = server.json(&format!("/api/v1/explain?record={record}"));
         told["past"].as_array().unwrap().clone()
@@ -49,13 +49,13 @@ fn a_records_history_is_found_by_origin_and_by_delivery() {
         past.iter().map(|past| past[key].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>()
     };
     let failed = "the application says that it failed";
-    let given = format!("given to a member: attempt 2 as {lane}");
+    let given = format!("given to a member: attempt 2 as {place}");
     let back = format!("{failed}: it comes back after 30 ms (level 1)");
     assert_eq!(of("says"), [back, given, format!("{failed}: a dead letter (max_attempts)")]);
     assert_eq!(of("evidence"), ["nack", "hand_out", "nack"]);
     assert_eq!(of("reason"), ["no stock", "-", "still none"]);
     assert_eq!(of("group"), ["shop"; 3]);
-    assert_eq!(told(&lane), past);
+    assert_eq!(told(&place), past);
 }
 
 fn a_redelivery_keeps_all_bytes_and_appends_its_headers() {

@@ -152,13 +152,13 @@ fn an_invalid_commit_marker_refuses_only_its_partition() {
     let (invalid, large) =
         (ResponseError::InvalidCommitOffsetSize, ResponseError::OffsetMetadataTooLarge);
     let long = format!("!retry:1;reason={}", "r".repeat(4096));
-    let other_lane = "!retry:1125899906842624";
+    let other_place = "!retry:1125899906842624";
     for (n, (metadata, error, reason)) in (1..).zip([
         ("!retry:", invalid, "malformed"),
         ("!retry:1;soon", invalid, "malformed"),
         ("!retry:1,99", invalid, "unknown_record"),
         ("!retry:1;delay=367d", invalid, "unknown_record"),
-        (other_lane, invalid, "unknown_record"),
+        (other_place, invalid, "unknown_record"),
         (long.as_str(), large, "too_large"),
     ]) {
         let mut request = member.commit_request("orders", 0, 5, metadata);
@@ -217,7 +217,7 @@ fn a_group_without_retries_gets_its_commit_marker_refused() {
     member.client.put("orders", 0, &[Rec::new("a")]);
     let invalid = ResponseError::InvalidCommitOffsetSize.code();
     assert_eq!(commit(&mut member, "orders", 1, "!retry:0"), invalid);
-    assert_eq!(refused(&server, "no_lane"), 1);
+    assert_eq!(refused(&server, "retries_off"), 1);
     assert_eq!(commit(&mut member, "orders", 1, ""), 0);
 }
 

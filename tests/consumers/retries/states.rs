@@ -80,7 +80,7 @@ fn record_states_add_up_to_the_pending_count() {
         fail(&mut member, offset, delay_ms);
     }
     server.pass(2);
-    member.fetch_lane(0, 0);
+    member.fetch_retries(0, 0);
     assert_eq!(member.retries().len(), 2);
     assert_eq!(states(&server), [4, 0, 0, 2, 0, 0]);
     let source = server.json("/api/v1/overview")["cluster_id"].clone();

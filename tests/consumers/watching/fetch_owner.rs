@@ -23,7 +23,7 @@ both!(
     after_a_restart_client_id_and_host_tell_the_member,
     a_reader_without_a_group_is_never_held,
     a_reader_without_a_group_is_never_cut,
-    a_retry_topic_subscriber_has_a_lane_unless_in_place,
+    a_retry_topic_subscriber_is_known_unless_in_place,
     a_group_without_inference_is_neither_watched_nor_counted
 );
 
@@ -61,13 +61,13 @@ fn unattributed(server: &Server) -> u64 {
     server.metric("reprise_fetches_unattributed_total").to_string().parse().unwrap()
 }
 
-/// The group, the member, and whether it has a retry partition.
+/// The group, the member, and whether it subscribes to the retry topic.
 fn owner(server: &Server, conn: &Conn, topics: &[&str]) -> Option<(String, String, bool)> {
     let topics: Vec<TopicName> = topics.iter().map(|topic| TopicName::new(topic)).collect();
     let watched = server.router().watched(conn, &topics, 500)?;
     let by = watched.by();
     assert_eq!((by.conn, by.max_wait_ms), (7, 500));
-    Some((watched.group().to_string(), by.member.to_string(), by.has_lane))
+    Some((watched.group().to_string(), by.member.to_string(), by.retry_topic.is_some()))
 }
 
 fn is_of(found: Option<(String, String, bool)>, member: &Member) -> bool {
@@ -318,16 +318,16 @@ fn a_reader_without_a_group_is_never_cut() {
     assigned_reader(&without_addresses(rules), "reader");
 }
 
-fn a_retry_topic_subscriber_has_a_lane_unless_in_place() {
+fn a_retry_topic_subscriber_is_known_unless_in_place() {
     let mut server = Server::with("retry: {delivery: auto}");
     server.client().create("orders", 1);
     let shop = joined(&server, "shop", &["orders", "reprise.retry.shop"]);
     bind(&server, 1, &[&shop]);
     let known = conn(Some(1), None);
-    let has_lane = |server: &Server| owner(server, &known, &["orders"]).map(|(.., lane)| lane);
-    assert_eq!(has_lane(&server), Some(true));
+    let reads = |server: &Server| owner(server, &known, &["orders"]).map(|(.., reads)| reads);
+    assert_eq!(reads(&server), Some(true));
     server.reload_with(|config| config.retry.delivery = RetryDelivery::InPlace);
-    assert_eq!(has_lane(&server), Some(false));
+    assert_eq!(reads(&server), Some(false));
 }
 
 fn a_group_without_inference_is_neither_watched_nor_counted() {
@@ -337,9 +337,9 @@ fn a_group_without_inference_is_neither_watched_nor_counted() {
     bind(&server, 1, &[&member]);
     let known = conn(Some(1), None);
     let before = unattributed(&server);
-    for lane in [RetryDelivery::Off, RetryDelivery::Topic] {
-        server.reload_with(|config| config.retry.delivery = lane);
-        assert_eq!(owner(&server, &known, &["orders"]), None, "{lane:?}");
+    for place in [RetryDelivery::Off, RetryDelivery::Topic] {
+        server.reload_with(|config| config.retry.delivery = place);
+        assert_eq!(owner(&server, &known, &["orders"]), None, "{place:?}");
         member.client.fetch("orders", 0, 0, 0);
         assert_eq!(unattributed(&server), before);
     }

@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::model::{LaneOffset, Moment, MonoMs, OffsetRuns, TopicPartition, WallMs};
-use reprise::retry::Entry;
+use reprise::model::{Moment, MonoMs, OffsetRuns, TopicPartition, WallMs};
 use reprise::retry::detector::{
     DeliveredRange, Detector, DetectorOutput, ExhaustedRecord, FetchDecision, FetchPosition,
     GroupObservation, MemberFetch, Plan,
@@ -12,7 +11,7 @@ use reprise::retry::detector::{
 use reprise::retry::detector::{Rules, WindowRecord};
 use reprise::retry::suspects::SuspectsRecord;
 
-use crate::inference::retries::Retries;
+use crate::inference::retries::{RecordOrigin, Retries, retry_partition};
 use crate::inference::turn::by_turn;
 
 /// The client's `fetch.max.wait.ms`.
@@ -58,8 +57,6 @@ pub(crate) struct World {
     pub(crate) touched: usize,
     /// Number of times that the breaker paused the group.
     pub(crate) outages: usize,
-    /// Retries that are no longer delivered by themselves.
-    pub(crate) joined: Vec<LaneOffset>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
     /// Times of deliveries.
     pub(crate) handed_at: Vec<u64>,
@@ -85,9 +82,6 @@ pub(crate) struct App {
     commits: Commits,
     committed_at: u64,
     done: BTreeMap<TopicPartition, i64>,
-    /// The next offset in the member's retry partition, if it has one.
-    pub(crate) lane: Option<LaneOffset>,
-    pub(crate) given: Vec<(LaneOffset, Entry)>,
     /// The record it was given last.
     pub(crate) last: Option<(TopicPartition, i64)>,
     /// The client commits behind records only, not behind offsets without records.
@@ -108,7 +102,6 @@ impl World {
             kept_suspects: None,
             touched: 0,
             outages: 0,
-            joined: Vec::new(),
             deliveries: BTreeMap::new(),
             handed_at: Vec::new(),
             hidden: BTreeMap::new(),
@@ -145,19 +138,20 @@ impl World {
             self.detector.handle(now, read);
         }
         self.drain();
+        let reads_retries = self.has_retry_topic() && !self.stays_in_place();
         let by = MemberFetch {
             member,
             came: now.mono,
             conn: self.apps,
             max_wait_ms: WAIT_MS,
-            has_lane: self.has_lane() && !self.stays_in_place(),
+            retry_topic: reads_retries.then(|| retry_partition().topic),
         };
-        let lane = self.lane_of(&by.member);
+        // The owner of the first partition owns the retry topic.
+        let retry = partitions.first().is_some_and(|first| *first == 0 && self.has_retry_topic());
+        let own = partitions.iter().map(|nth| of(*nth)).chain(retry.then(retry_partition));
         App {
             by,
-            positions: partitions.iter().map(|p| (of(*p), self.goes_on(&of(*p)))).collect(),
-            lane,
-            given: Vec::new(),
+            positions: own.map(|of| (of.clone(), self.goes_on(&of))).collect(),
             last: None,
             fetched: Vec::new(),
             commits,
@@ -174,7 +168,6 @@ impl World {
         self.detector
             .handle(now, GroupObservation::Lost { member: app.by.member.clone(), left: true });
         self.drain();
-        self.leaves(&app.by.member);
     }
 
     /// Lost deliveries that the suspect set of the first partition counts.
@@ -241,11 +234,11 @@ impl World {
     fn bring(&mut self, app: &App, asked: &[FetchPosition], plan: Plan) -> FetchedRecords {
         let mut brought =
             FetchedRecords { records: Vec::new(), ends: Vec::new(), until: plan.until };
-        let ends = |ask: &FetchPosition| self.ends[&ask.partition];
+        let ends = |ask: &FetchPosition| self.end(&ask.partition);
         let turn = by_turn(asked, &plan.serve, ends);
         for (ask, serve) in asked.iter().zip(plan.serve) {
             let by_turn = turn == Some(&ask.partition);
-            let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
+            let all = ask.offset..self.end(&ask.partition).min(ask.offset + 500);
             self.touched += usize::from(serve != FetchDecision::Open);
             let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
             self.note_twice(&ask.partition, all.clone(), &serve);
@@ -298,7 +291,7 @@ impl World {
             }
             for offset in offsets {
                 *self.deliveries.entry((ask.partition.clone(), offset)).or_default() += 1;
-                self.gave((ask.partition.clone(), offset));
+                self.gave(self.produced(&ask.partition, offset));
                 brought.records.push((ask.partition.clone(), offset));
             }
         }
@@ -318,7 +311,6 @@ impl World {
                     self.kept.remove(&partition);
                 }
                 DetectorOutput::Held(is_held) => self.outages += usize::from(is_held),
-                DetectorOutput::Joined(lane) => self.joined.push(lane),
                 DetectorOutput::Suspects(record) => self.kept_suspects = record,
                 DetectorOutput::Suspicion(_)
                 | DetectorOutput::Wake
@@ -347,12 +339,16 @@ impl World {
     /// Failures counted against records that are no dead letters.
     pub(crate) fn charged(&self) -> Vec<(i32, i64, u32)> {
         let suspects = self.kept.iter().flat_map(|(partition, window)| {
-            window.suspects.iter().map(|s| (partition.partition, s.offset, s.reconsume_times))
+            let produced = |offset| self.produced(partition, offset);
+            let told = window.suspects.iter().map(|s| (produced(s.offset), s.reconsume_times));
+            told.map(|((of, offset), times)| (of.partition, offset, times)).collect::<Vec<_>>()
         });
         let sets = self.kept_suspects.iter().flat_map(|record| &record.sets);
         let isolated = sets.filter_map(|set| {
-            let (_, partition, offset, _) = set.suspects.first()?;
-            Some((*partition, *offset, set.failures))
+            let (topic, partition, offset, _) = set.suspects.first()?;
+            let of = TopicPartition { topic: topic.as_str().into(), partition: *partition };
+            let (of, offset) = self.produced(&of, *offset);
+            Some((of.partition, offset, set.failures))
         });
         suspects.chain(isolated).filter(|(_, _, times)| *times > 0).collect()
     }
@@ -384,15 +380,15 @@ impl App {
         let only = self.positions.keys().filter(|p| !here.contains(p)).cloned().collect();
         self.by.came = world.now().mono;
         let brought = world.fetch(self, Some(&only));
-        let is_given = world.give(self);
-        if brought.ends.is_empty() && !is_given && waits {
+        if brought.ends.is_empty() && waits {
             let until = brought.until.map_or(WAIT_MS, |until| until.0.saturating_sub(world.at));
             world.pass(until.clamp(1, WAIT_MS));
         }
         for (partition, end) in brought.ends {
             self.positions.insert(partition, end);
         }
-        self.last = brought.records.last().cloned().or(self.last.take());
+        let last = brought.records.last().map(|(of, offset)| world.produced(of, *offset));
+        self.last = last.or(self.last.take());
         self.fetched.extend(brought.records);
     }
 
@@ -402,18 +398,16 @@ impl App {
         world: &mut World,
         mut handler: impl FnMut(&TopicPartition, i64) -> Did,
     ) -> bool {
-        if self.fetched.is_empty() && self.given.is_empty() {
+        if self.fetched.is_empty() {
             self.ahead(world, true);
-        }
-        if !self.retry(world, &mut handler) {
-            return false;
         }
         let batch = std::mem::take(&mut self.fetched);
         if self.fetches_ahead {
             self.ahead(world, false);
         }
         for (n, (partition, offset)) in batch.iter().enumerate() {
-            match handler(partition, *offset) {
+            let (produced, at) = world.produced(partition, *offset);
+            match handler(&produced, at) {
                 Did::Well(ms) => {
                     world.pass(ms);
                     self.done.insert(partition.clone(), offset + 1);
@@ -443,8 +437,10 @@ impl App {
                     if self.commits != Commits::Never {
                         self.commit(world);
                     }
-                    world.sought_back.extend(batch.iter().skip(n + 1).cloned());
-                    world.sought_back.append(&mut self.fetched.clone());
+                    let others = batch.iter().skip(n + 1).chain(&self.fetched);
+                    let others = others.map(|(of, offset)| world.produced(of, *offset));
+                    let others: Vec<RecordOrigin> = others.collect();
+                    world.sought_back.extend(others);
                     for (partition, offset) in batch.iter().skip(n).rev() {
                         self.positions.insert(partition.clone(), *offset);
                         self.fetched.retain(|(fetched, _)| fetched != partition);

@@ -6,6 +6,7 @@ use reprise::retry::detector::GroupObservation;
 
 use crate::inference::RULES;
 use crate::inference::app::{App, Commits, World, of};
+use crate::inference::retries::retry_partition;
 use crate::inference::world::Script;
 
 impl World {
@@ -86,11 +87,16 @@ impl Script {
     /// Notes the outstanding records of a process as lost; none of them failed.
     pub(crate) fn loses(&mut self, n: usize) {
         let mut lost = Vec::new();
-        for partition in self.partitions(n) {
+        let retry = self.apps[n].0.positions.keys().find(|of| **of == retry_partition()).cloned();
+        for partition in self.partitions(n).into_iter().chain(retry) {
             let in_hand = self.world.detector.in_hand(&partition);
             let end = in_hand.end.max(in_hand.start);
             let (from, to) = ((partition.clone(), in_hand.start), (partition, end));
-            lost.extend(self.handler.truths.range(from..to).map(|(place, _)| place.clone()));
+            if from.0 == retry_partition() {
+                lost.extend((from.1..end).map(|offset| self.world.produced(&from.0, offset)));
+            } else {
+                lost.extend(self.handler.truths.range(from..to).map(|(place, _)| place.clone()));
+            }
         }
         // A record with an entry is cut, so no loss concerns it.
         let queued = self.world.queued();

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
-use reprise::model::{LaneOffset, TopicPartition};
+use reprise::model::TopicPartition;
 
-use crate::inference::app::{App, Did, World};
-use crate::inference::retries::{RecordOrigin, place};
+use crate::inference::app::Did;
+use crate::inference::retries::RecordOrigin;
 
 /// `consume_timeout` of the group.
 pub(crate) const TIMEOUT_MS: u64 = 40_000;
@@ -106,37 +106,5 @@ impl Handler {
             FailureWay::Dies => Did::Die(0),
             FailureWay::Throws => Did::Throw,
         }
-    }
-}
-
-impl App {
-    /// Handles the delivered retries; false: the process has died.
-    pub(crate) fn retry(
-        &mut self,
-        world: &mut World,
-        handler: &mut impl FnMut(&TopicPartition, i64) -> Did,
-    ) -> bool {
-        let given = std::mem::take(&mut self.given);
-        // Some clients commit their position with every poll.
-        for of in self.positions.keys().filter(|_| !given.is_empty()) {
-            world.repeat_marker(of);
-        }
-        for (lane, entry) in &given {
-            let (of, offset) = place(entry.origin.as_ref().unwrap());
-            match handler(&of, offset) {
-                Did::Well(ms) => world.pass(ms),
-                // The handler has no other way to nack: a retry that is not committed stays
-                // outstanding.
-                Did::Throw | Did::Nack => world.nack_lane(*lane),
-                Did::Die(ms) => {
-                    world.pass(ms);
-                    return false;
-                }
-            }
-        }
-        if let Some((lane, _)) = given.last() {
-            world.lane_done(LaneOffset { sequence: lane.sequence + 1, ..*lane });
-        }
-        true
     }
 }

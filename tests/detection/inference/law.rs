@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use reprise::model::{EntryId, Moment, TopicPartition, WallMs};
+use reprise::model::{EntryId, Moment, RetryPlace, TopicPartition, WallMs};
 use reprise::retry::detector::{ExhaustedRecord, SuspectRecord};
 use reprise::retry::{
     Disposition, Entry, Evidence, Fact, FailureHistory, NackTarget, Policy, RetryState,
@@ -19,7 +19,6 @@ const CRASHES: u32 = 6;
 pub(crate) struct Law {
     levels_ms: Vec<u64>,
     max: u32,
-    timeout_ms: u64,
     known: BTreeMap<EntryId, Entry>,
     by_place: BTreeMap<RecordOrigin, EntryId>,
     /// Evidence and earlier count of the next nack.
@@ -43,7 +42,6 @@ impl Law {
         let mut law = Self {
             levels_ms: Vec::new(),
             max: 0,
-            timeout_ms: 0,
             known: BTreeMap::new(),
             by_place: BTreeMap::new(),
             said: (Evidence::Nack, FailureHistory::default()),
@@ -62,7 +60,6 @@ impl Law {
     pub(crate) fn rule(&mut self, policy: &Policy) {
         self.levels_ms = policy.levels.iter().collect();
         self.max = policy.max_reconsume_times;
-        self.timeout_ms = policy.consume_timeout_ms;
     }
 
     pub(crate) fn said(&mut self, way: Evidence, carried: &FailureHistory) {
@@ -91,7 +88,9 @@ impl Law {
     pub(crate) fn named(&self, named: &NackTarget) -> Option<&Entry> {
         match named {
             NackTarget::Origin(origin) => self.of(&place(origin)),
-            NackTarget::Lane(lane) => self.all().find(|entry| entry.lanes.last() == Some(lane)),
+            NackTarget::Delivery(delivery) => {
+                self.all().find(|entry| entry.places.last() == Some(delivery))
+            }
             _ => None,
         }
     }
@@ -120,16 +119,21 @@ impl Law {
         all
     }
 
+    /// Offsets of failed deliveries of the retry topic.
+    pub(crate) fn failed_deliveries(&self, (from, to): (RetryPlace, RetryPlace)) -> Vec<i64> {
+        let all = self.known.values();
+        let failed = all.flat_map(|entry| {
+            let open = entry.inflight();
+            entry.places.iter().copied().filter(move |delivery| Some(*delivery) != open)
+        });
+        failed.filter(|delivery| (from..to).contains(delivery)).map(RetryPlace::offset).collect()
+    }
+
     fn waiting(&self) -> impl Iterator<Item = (&Entry, WallMs)> {
         self.known.values().filter_map(|entry| match entry.state {
             RetryState::Waiting { due, .. } => Some((entry, due)),
             _ => None,
         })
-    }
-
-    /// An entry that can be delivered now.
-    pub(crate) fn due(&self, now: Moment) -> Option<&Entry> {
-        self.waiting().find(|(_, due)| *due <= now.wall).map(|(entry, _)| entry)
     }
 
     /// Time at which the next entry is due.
@@ -203,7 +207,7 @@ impl Law {
                 assert!(gone.is_settled(), "forgotten, and not settled: {gone:?}");
                 self.by_place.retain(|_, known| known != id);
             }
-            Fact::Slot { .. } | Fact::Tables { .. } => {}
+            Fact::Tables { .. } => {}
         }
     }
 
@@ -220,35 +224,19 @@ impl Law {
                 assert_eq!(why, self.said.0, "it was said in another way: {entry:?}");
                 self.judge_said(now, before, entry);
             }
-            (_, None) => self.judge_settled(now, entry),
+            _ if self.settling.is_some() => self.judge_settled(now, before, entry),
             (Evidence::HandOut, Some(RetryState::Waiting { due, .. })) => {
                 assert!(due <= now.wall, "early: {entry:?} at {now:?}");
                 assert!(entry.inflight().is_some() && entry.reconsume_times == count);
                 self.left += 1;
                 self.most = self.most.max(count);
             }
-            (
-                Evidence::MemberLost | Evidence::Timeout,
-                Some(RetryState::Inflight { since, .. }),
-            ) => {
-                let lost = before.unwrap().losses;
-                let delay_ms = (1_000_u64 << lost.min(10)).min(30_000);
-                let state =
-                    RetryState::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: None };
-                assert_eq!((entry.state, entry.reconsume_times), (state, count), "{why:?}");
-                let timed_out = since.plus(self.timeout_ms) <= now.wall;
-                assert!(why == Evidence::MemberLost || timed_out, "open for too short: {entry:?}");
-            }
-            (Evidence::Aborted, Some(RetryState::Inflight { .. })) => {
-                let state = RetryState::Waiting { due: now.wall, delay_ms: 0, level: None };
-                assert_eq!((entry.state, entry.reconsume_times), (state, count), "aborted");
-            }
             (Evidence::Rescheduled, Some(RetryState::Waiting { due, delay_ms, level })) => {
                 let (due, delay_ms) = self.nearest(now, due, delay_ms, level);
                 let state = RetryState::Waiting { due, delay_ms, level };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "rescheduled");
             }
-            (Evidence::HandOut | Evidence::Aborted, _) => panic!("{why:?} of {stood:?}: {entry:?}"),
+            (Evidence::HandOut, _) | (_, None) => panic!("{why:?} of {stood:?}: {entry:?}"),
             _ => assert_eq!(entry.reconsume_times, count, "{why:?} charged {entry:?}"),
         }
     }
@@ -291,10 +279,11 @@ impl Law {
         self.came = Some((self.said.0, expected.0, expected.1));
     }
 
-    /// Checks the entry or dead letter after an inferred failure.
-    fn judge_settled(&mut self, now: Moment, entry: &Entry) {
+    /// Checks the entry or dead letter after an inferred failure. However often a retry was lost,
+    /// its delivery is one failure.
+    fn judge_settled(&mut self, now: Moment, before: Option<&Entry>, entry: &Entry) {
         let settling = self.settling.take().unwrap();
-        let failed = settling.reconsume_times;
+        let failed = before.map_or(settling.reconsume_times, |before| before.reconsume_times);
         let (delay_ms, level) = self.ladder(failed);
         let waits =
             RetryState::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: Some(level) };

@@ -2,7 +2,6 @@
 //! the failing record is found, and that no failure of another record counts.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-mod alone;
 mod app;
 mod begun;
 mod crashes;
@@ -13,13 +12,13 @@ mod handler;
 mod healthy;
 mod hidden;
 mod keeping;
-mod lanes;
 mod law;
 mod log;
 mod outage;
 mod random;
 mod resets;
 mod retries;
+mod retry_topic;
 mod spoken;
 mod stalled;
 mod story;
@@ -40,7 +39,6 @@ const RULES: Rules = Rules {
         patience_ms_max: 60_000,
         give_up_after_ms: Some(60_000),
         order_interval_ms: 1_000,
-        has_retry_topic: false,
     },
     isolation_timeout_ms: 1_000,
     in_place_limit: 6,

@@ -2,10 +2,9 @@
 
 use crate::inference::WITH_BREAKER as RULES;
 use crate::inference::app::{App, Commits, World, of};
-use reprise::model::{LaneOffset, RetryPartition};
 use reprise::retry::Policies;
 use reprise::retry::detector::{
-    BreakerView, Detector, DetectorOutput, GroupObservation, LaneGiven, OrderEffect, Rules,
+    BreakerView, Detector, DetectorOutput, GroupObservation, OrderEffect, Rules,
 };
 
 /// The records of a test batch.
@@ -195,36 +194,12 @@ fn no_member_is_slow_while_nothing_is_delivered() {
 }
 
 #[test]
-fn retries_are_tested_where_no_record_comes() {
-    let (mut world, app) = paused();
-    assert_eq!(world.detector.lane_room(world.now()), Some(0));
-    world.pass(RULES.interval_ms);
-    assert_eq!(world.detector.lane_room(world.now()), Some(0), "records come first");
-    world.pass(RULES.isolation_timeout_ms);
-    assert_eq!(world.detector.lane_room(world.now()), Some(MIN));
-    let (now, slot) = (world.now(), RetryPartition(0));
-    let out = (0..5).map(|sequence| LaneOffset { slot, sequence }).collect();
-    let given = LaneGiven { member: app.by.member, slot, out, waits: false, single: None };
-    world.detector.handle(now, GroupObservation::LaneGiven(given));
-    assert_eq!(world.detector.lane_room(now), Some(MIN - 5));
-    for sequence in 0..2 {
-        world
-            .detector
-            .handle(now, GroupObservation::LaneFailed { lane: LaneOffset { slot, sequence } });
-    }
-    world.detector.handle(now, GroupObservation::LaneDone { count: 3 });
-    assert!(is_open(&world), "the test batch is not over");
-    world.pass(RULES.isolation_timeout_ms);
-    assert_eq!(world.detector.lane_room(world.now()), None, "most were handled");
-}
-
-#[test]
 fn a_breaker_that_is_off_pauses_nothing() {
     let mut world = World::new(Rules { breaker: None, ..RULES }, 1, 200);
     let mut app = world.start(Commits::Never);
     assert_eq!(handle(&mut world, &mut app, |_| true).len(), 200);
     assert_eq!(world.detector.breaker(world.now()), BreakerView::Off);
-    assert_eq!((world.detector.lane_room(world.now()), world.touched), (None, 0));
+    assert_eq!(world.touched, 0);
 }
 
 /// The time and the failures until the first record leaves its waiting partition. `others`: a

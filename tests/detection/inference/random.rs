@@ -106,7 +106,7 @@ impl Script {
             came: self.world.now().mono,
             conn: self.named,
             max_wait_ms: WAIT_MS,
-            has_lane: false,
+            retry_topic: None,
         };
         self.members.push(Consumer {
             by,

@@ -1,15 +1,14 @@
 //! Failed records that wait while others flow: the ledger that owns them, the detector of their
-//! group, and the retry partition by which they come back. [`Law`] judges the outcome of each.
+//! group, and the retry topic by which they come back. [`Law`] judges the outcome of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use reprise::model::{GroupId, LaneOffset, MemberId, Moment, Origin, TopicPartition};
-use reprise::retry::detector::{
-    ExhaustedRecord, FetchDecision, GroupObservation, LaneGiven, Rules,
-};
+use reprise::model::{GroupId, Moment, Origin, RetryPlace, TopicPartition};
+use reprise::retry::detector::{ExhaustedRecord, FetchDecision, GroupObservation, Rules};
 use reprise::retry::{
-    Fact, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, OrderMode, Policies, Policy, StateKind,
+    Entries, Fact, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, OrderMode, Policies, Policy,
+    StateKind,
 };
 
 use crate::btree_entries::BTreeEntries;
@@ -34,6 +33,16 @@ pub(crate) fn place(origin: &Origin) -> RecordOrigin {
     (TopicPartition { topic, partition }, offset)
 }
 
+/// The partition of the group's retry topic.
+pub(crate) fn retry_partition() -> TopicPartition {
+    TopicPartition { topic: "reprise.retry.shop".into(), partition: 0 }
+}
+
+/// The delivery at an offset of the retry topic.
+pub(crate) fn delivery(offset: i64) -> RetryPlace {
+    RetryPlace::in_stream(0, 7, offset)
+}
+
 pub(crate) struct Retries {
     ledger: Ledger<BTreeEntries>,
     journal: Vec<Fact>,
@@ -47,16 +56,12 @@ pub(crate) struct Retries {
     pub(crate) late: BTreeMap<RecordOrigin, u32>,
     pub(crate) voices: NackChooser,
     pub(crate) story: Story,
-    /// Commits of the retry partition belong to transactions, some of which are aborted.
-    pub(crate) in_transactions: bool,
-    /// Number of aborted ones.
-    pub(crate) unsettled: u32,
+    /// The records of the retry topic.
+    released: Vec<RecordOrigin>,
 }
 
-/// The policies of the ledger, without inference. Retries that kill their process are the subject
-/// of `alone.rs`.
 fn policies(policy: &Policy) -> Policies {
-    Policies::new(Policy { inference: false, ..policy.clone() }, Vec::new())
+    Policies::new(policy.clone(), Vec::new())
 }
 
 impl Retries {
@@ -71,8 +76,7 @@ impl Retries {
             late: BTreeMap::new(),
             voices: NackChooser::default(),
             story: Story::default(),
-            in_transactions: false,
-            unsettled: 0,
+            released: Vec::new(),
         };
         retries.ledger.recovered(now);
         retries.drain(now);
@@ -129,6 +133,18 @@ impl Retries {
         last
     }
 
+    /// Releases every due retry.
+    fn release(&mut self, now: Moment) {
+        for id in self.ledger.store().due(&shop(), now.wall, usize::MAX) {
+            let offset = i64::try_from(self.released.len()).unwrap();
+            let (at, entry) = (delivery(offset), self.ledger.entry(id).unwrap());
+            let place = place(entry.origin.as_ref().unwrap());
+            self.ask(now, LedgerInput::Release { id, place: at });
+            self.story.out(place.clone(), at);
+            self.released.push(place);
+        }
+    }
+
     fn time(&mut self, now: Moment) {
         self.ledger.handle_timeout(now);
         self.drain(now);
@@ -160,7 +176,7 @@ impl World {
         self.drain();
     }
 
-    pub(crate) fn has_lane(&self) -> bool {
+    pub(crate) fn has_retry_topic(&self) -> bool {
         self.retries.as_ref().is_some_and(|it| it.policy.order != OrderMode::Partition)
     }
 
@@ -168,13 +184,22 @@ impl World {
         self.retries.as_ref().is_some_and(|it| it.policy.in_place)
     }
 
-    pub(crate) fn lane_of(&mut self, member: &MemberId) -> Option<LaneOffset> {
-        let (now, has_lane) = (self.now(), self.has_lane());
-        let retries = self.retries.as_mut().filter(|_| has_lane)?;
-        let member = member.clone();
-        match retries.ask(now, LedgerInput::Join { group: shop(), member }) {
-            Some(LedgerAnswer::Slot(view)) => Some(view.position),
-            other => panic!("no lane: {other:?}"),
+    /// The end of a partition, or of the retry topic.
+    pub(crate) fn end(&self, of: &TopicPartition) -> i64 {
+        if *of != retry_partition() {
+            return self.ends[of];
+        }
+        let released = self.retries.as_ref().map_or(0, |retries| retries.released.len());
+        i64::try_from(released).unwrap()
+    }
+
+    /// The record as produced that this one is, or copies.
+    pub(crate) fn produced(&self, of: &TopicPartition, offset: i64) -> RecordOrigin {
+        match &self.retries {
+            Some(retries) if *of == retry_partition() => {
+                retries.released[usize::try_from(offset).unwrap()].clone()
+            }
+            _ => (of.clone(), offset),
         }
     }
 
@@ -215,18 +240,18 @@ impl World {
         self.detector.awaited(of).map_or(offset, |awaited| awaited.min(offset))
     }
 
-    pub(crate) fn leaves(&mut self, member: &MemberId) {
-        let (now, member) = (self.now(), member.clone());
-        if let Some(retries) = &mut self.retries {
-            retries.ask(now, LedgerInput::Leave { group: shop(), member });
-        }
-    }
-
     pub(crate) fn passes(&mut self, of: &TopicPartition, offset: i64) {
         let (now, TopicPartition { topic, partition }) = (self.now(), of.clone());
-        if let Some(retries) = &mut self.retries {
-            retries.ask(now, LedgerInput::OriginCommit { group: shop(), topic, partition, offset });
-        }
+        let Some(retries) = &mut self.retries else { return };
+        let group = shop();
+        retries.ask(
+            now,
+            if *of == retry_partition() {
+                LedgerInput::RetryCommit { group, up_to: delivery(offset) }
+            } else {
+                LedgerInput::OriginCommit { group, topic, partition, offset }
+            },
+        );
     }
 
     /// Restores the ledger, and tells the detector which records have entries.
@@ -234,37 +259,45 @@ impl World {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
         retries.restart(now);
-        for (topic_partition, offset) in &self.committed {
-            let TopicPartition { topic, partition } = topic_partition.clone();
-            let (group, offset) = (shop(), *offset);
-            retries.ask(now, LedgerInput::OriginCommit { group, topic, partition, offset });
-        }
         for (of, offsets) in retries.law.not_passed() {
             self.detector.known(&of, offsets);
+        }
+        let committed = self.committed.get(&retry_partition()).copied().unwrap_or(0);
+        let range = (delivery(committed), delivery(i64::MAX));
+        let failed = retries.law.failed_deliveries(range);
+        self.detector.settled_before(&retry_partition(), failed);
+        for (of, offset) in self.committed.clone() {
+            self.passes(&of, offset);
         }
     }
 
     pub(crate) fn time_of_retries(&mut self) {
         let now = self.now();
+        let has_reader = self.has_retry_topic();
         if let Some(retries) = &mut self.retries {
             retries.time(now);
+            if has_reader {
+                retries.release(now);
+            }
         }
     }
 
     /// Makes a settled record an entry or a dead letter.
     pub(crate) fn leaves_its_place(&mut self, settling: &ExhaustedRecord) {
-        let now = self.now();
+        let (now, place) = (self.now(), self.produced(&settling.partition, settling.offset));
         let Some(retries) = &mut self.retries else { return };
+        let is_retry = settling.partition == retry_partition();
         let settle = LedgerInput::Settle {
             group: shop(),
             settling: Box::new(settling.clone()),
-            lane: None,
+            place: is_retry.then(|| delivery(settling.offset)),
             record_bytes: 0,
         };
         retries.law.settles(settling);
         retries.ask(now, settle);
         if !retries.law.is_unsettled() {
-            retries.story.settled(settling);
+            let count = retries.law.of(&place).unwrap().reconsume_times;
+            retries.story.settled(place, settling.evidence, count);
         }
     }
 
@@ -281,71 +314,5 @@ impl World {
             let known: Vec<RecordOrigin> = places.filter(|place| retries.knows(place)).collect();
             retries.twice.extend(known);
         }
-    }
-
-    /// Delivers retries with the same Fetch; whether there are any.
-    pub(crate) fn give(&mut self, app: &mut App) -> bool {
-        let is_given = self.give_lane(app);
-        self.drain();
-        is_given
-    }
-
-    fn give_lane(&mut self, app: &mut App) -> bool {
-        let now = self.now();
-        let (Some(from), Some(retries)) = (app.lane, &mut self.retries) else { return false };
-        let room = self.detector.lane_room(now);
-        let (turn, company) = self.detector.lane_turn(now, from.slot);
-        let room = room.into_iter().chain(turn).min();
-        let max = room.unwrap_or(16);
-        let take = LedgerInput::Take { group: shop(), from, max, company };
-        let taken = retries.ask(now, take);
-        let Some(LedgerAnswer::Taken { entries, position, next_due, single, .. }) = taken else {
-            panic!("no answer")
-        };
-        if room.is_none() && entries.len() < max {
-            assert_eq!(retries.law.due(now), None, "not given, and nothing is in its way");
-        }
-        let is_due = next_due.is_some_and(|due| due <= now.wall);
-        let below = Some(position).filter(|position| *position < from);
-        let out = below.into_iter().chain(entries.iter().map(|(lane, _)| *lane)).collect();
-        let waits = room == Some(0) && is_due;
-        let told = LaneGiven { member: app.by.member.clone(), slot: from.slot, out, waits, single };
-        self.detector.handle(now, GroupObservation::LaneGiven(told));
-        if let Some((lane, _)) = entries.last() {
-            app.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
-        }
-        retries.story.out(&entries);
-        let is_given = !entries.is_empty();
-        app.given.extend(entries);
-        is_given
-    }
-
-    /// Aborts the transaction that would have acknowledged these retries.
-    fn lane_undone(&mut self, up_to: LaneOffset) {
-        let now = self.now();
-        if let Some(retries) = &mut self.retries {
-            retries.unsettled += 1;
-            retries.ask(now, LedgerInput::Aborted { group: shop(), up_to });
-            let mut open = retries.law.all().filter_map(reprise::retry::Entry::inflight);
-            assert!(!open.any(|lane| lane.slot == up_to.slot && lane < up_to), "it was aborted");
-        }
-        self.detector.handle(now, GroupObservation::LaneBelow { up_to });
-        self.drain();
-    }
-
-    pub(crate) fn lane_done(&mut self, up_to: LaneOffset) {
-        let now = self.now();
-        let Some(retries) = &mut self.retries else { return };
-        if retries.in_transactions && retries.voices.rng.u8(..4) == 0 {
-            return self.lane_undone(up_to);
-        }
-        let commit = LedgerInput::LaneCommit { group: shop(), up_to };
-        let done = retries.ask(now, commit);
-        let Some(LedgerAnswer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
-        self.detector.handle(now, GroupObservation::LaneBelow { up_to });
-        if !acknowledged.is_empty() {
-            self.detector.handle(now, GroupObservation::LaneDone { count: acknowledged.len() });
-        }
-        self.drain();
     }
 }

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reprise::engine::{EventKind, HistoryQuery, Teller};
-use reprise::model::{EntryId, LaneOffset, Moment, MonoMs, TopicPartition, WallMs};
-use reprise::retry::detector::{ExhaustedRecord, WindowRecord};
+use reprise::model::{EntryId, Moment, MonoMs, RetryPlace, TopicPartition, WallMs};
+use reprise::retry::detector::WindowRecord;
 use reprise::retry::{Disposition, Entry, Evidence, Fact, RetryState};
 
 use crate::inference::app::World;
@@ -24,8 +24,8 @@ enum Did {
     Waited(u32),
     /// An inferred failure that moved the record from its partition: its evidence and count.
     Settled(Evidence, u32),
-    /// A delivery from the queue.
-    Out(LaneOffset),
+    /// A release into the retry topic.
+    Out(RetryPlace),
 }
 
 /// Journalled facts and windows in their order, with deliveries in between.
@@ -58,7 +58,7 @@ impl Story {
                 place
             }
             Fact::Forgotten { id, .. } => self.entries[id].clone(),
-            Fact::Slot { .. } | Fact::Tables { .. } => return,
+            Fact::Tables { .. } => return,
         };
         self.line([place], Line::Fact(fact.clone()));
     }
@@ -100,19 +100,12 @@ impl Story {
         self.did(place, Did::Waited(count));
     }
 
-    pub(crate) fn settled(&mut self, settling: &ExhaustedRecord) {
-        let place = (settling.partition.clone(), settling.offset);
-        self.did(place, Did::Settled(settling.evidence, settling.reconsume_times + 1));
+    pub(crate) fn settled(&mut self, place: RecordOrigin, why: Evidence, count: u32) {
+        self.did(place, Did::Settled(why, count));
     }
 
-    /// An outstanding retry is delivered again at the same offset, which is no new delivery.
-    pub(crate) fn out(&mut self, given: &[(LaneOffset, Entry)]) {
-        for (lane, entry) in given {
-            let (place, out) = (place(entry.origin.as_ref().unwrap()), Did::Out(*lane));
-            if !self.ledger.get(&place).is_some_and(|known| known.contains(&out)) {
-                self.did(place, out);
-            }
-        }
+    pub(crate) fn out(&mut self, place: RecordOrigin, at: RetryPlace) {
+        self.did(place, Did::Out(at));
     }
 }
 
@@ -197,6 +190,7 @@ impl<'a> Telling<'a> {
                 Some(Did::Said(why, entry.state, count))
             }
             Evidence::HandOut => entry.inflight().map(Did::Out),
+            Evidence::MemberLost | Evidence::SeekBack => Some(Did::Settled(why, count)),
             _ if self.stands.as_ref().is_none_or(|known| known.id != entry.id)
                 && !entry.superseded =>
             {

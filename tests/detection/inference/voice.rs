@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use reprise::model::{LaneOffset, Moment, TopicPartition};
+use reprise::model::{Moment, TopicPartition};
 use reprise::retry::detector::{GroupObservation, OrderEffect};
 use reprise::retry::{
     Disposition, Evidence, FailureHistory, LedgerAnswer, LedgerInput, Nack, NackOutcome,
@@ -12,7 +12,9 @@ use reprise::retry::{
 };
 
 use crate::inference::app::World;
-use crate::inference::retries::{RecordOrigin, Retries, origin, place, shop};
+use crate::inference::retries::{
+    RecordOrigin, Retries, delivery, origin, place, retry_partition, shop,
+};
 
 /// Chooses the kind of the next nack.
 #[derive(Debug)]
@@ -103,6 +105,10 @@ impl Retries {
 impl World {
     /// A nack; whether the partition now waits for the record.
     pub(crate) fn nack(&mut self, of: &TopicPartition, offset: i64) -> bool {
+        if *of == retry_partition() {
+            self.nack_retry(offset);
+            return false;
+        }
         let now = self.now();
         let place = (of.clone(), offset);
         let committed = self.committed.get(of).copied();
@@ -157,18 +163,19 @@ impl World {
         }
     }
 
-    pub(crate) fn nack_lane(&mut self, lane: LaneOffset) {
-        let now = self.now();
+    fn nack_retry(&mut self, offset: i64) {
+        let (now, at) = (self.now(), delivery(offset));
         let carried =
             FailureHistory { spared: self.detector.is_paused(), ..FailureHistory::default() };
         let Some(retries) = &mut self.retries else { return };
-        let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
-        let is_heard = retries.nack(now, NackTarget::Lane(lane), None, carried);
+        let is_open = retries.law.all().any(|entry| entry.inflight() == Some(at));
+        let is_heard = retries.nack(now, NackTarget::Delivery(at), None, carried);
         assert_eq!(is_heard, is_open, "a hand-out that is open is charged, and no other");
-        if !is_heard && let Some(entry) = retries.law.all().find(|e| e.lanes.contains(&lane)) {
+        if !is_heard && let Some(entry) = retries.law.all().find(|e| e.places.contains(&at)) {
             *retries.late.entry(place(entry.origin.as_ref().unwrap())).or_default() += 1;
         }
-        self.detector.handle(now, GroupObservation::LaneFailed { lane });
+        let partition = retry_partition();
+        self.detector.handle(now, GroupObservation::RetryNacked { partition, offset });
         self.drain();
     }
 

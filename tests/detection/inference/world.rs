@@ -66,7 +66,6 @@ pub(crate) struct Ran {
     pub(crate) spared: u32,
     pub(crate) repeated: u32,
     pub(crate) refused: u32,
-    unsettled: u32,
     pub(crate) resets: u32,
     pub(crate) seeks: u32,
     pub(crate) outages: usize,
@@ -111,7 +110,6 @@ impl Script {
         }
         if let Some(retries) = &mut world.retries {
             retries.voices.rng = rng.fork();
-            retries.in_transactions = rng.u8(..3) == 0;
         }
         let handler = Handler {
             rng: rng.fork(),
@@ -327,7 +325,7 @@ impl Script {
         let open = [StateKind::Waiting, StateKind::Inflight];
         // No member reads the retry topic then. A nack of a record that the group has committed
         // waits there, and so does a dead letter whose origin is nacked after a reset.
-        let is_unread = !self.world.has_lane();
+        let is_unread = !self.world.has_retry_topic();
         self.is_all_committed() && (is_unread || open.map(|kind| retries.count(kind)) == [0; 2])
     }
 
@@ -378,7 +376,7 @@ impl Script {
         assert_eq!(retries.unheard.iter().find(|one| !retries.twice.contains(*one)), None);
         for (place, truth) in &self.handler.truths {
             let dead = law.dead.get(place);
-            let is_unread = !self.world.has_lane() && law.of(place).is_some();
+            let is_unread = !self.world.has_retry_topic() && law.of(place).is_some();
             let is_at_its_end = dead.is_some() || truth.done > 0 || truth.is_skipped || is_unread;
             assert!(is_at_its_end, "{place:?} is lost: {truth:?}");
             if let Some(times) = dead {
@@ -402,7 +400,6 @@ impl Script {
         self.ran.failed = self.handler.truths.values().map(|truth| truth.failed).sum();
         (self.ran.left, self.ran.spared) = (law.left, law.spared);
         self.ran.repeated = retries.voices.repeated;
-        self.ran.unsettled = retries.unsettled;
         (self.ran.dead, self.ran.aborted) = (law.dead.len(), self.logs.aborted());
         self.ran.outages = self.world.outages;
     }
@@ -456,7 +453,7 @@ fn random_worlds_retry_failures_and_charge_no_other_record() {
     println!(
         "world: {} scripts, {} failures, {} retries, {} dead letters, {} aborted, {} reloads, \
          {} spared, {} markers again, {} refused, \
-         {} unsettled, {} resets, {} seeks, \
+         {} resets, {} seeks, \
          {} outages",
         all.len(),
         sum(|ran| ran.failed.into()),
@@ -467,7 +464,6 @@ fn random_worlds_retry_failures_and_charge_no_other_record() {
         sum(|ran| ran.spared.into()),
         sum(|ran| ran.repeated.into()),
         sum(|ran| ran.refused.into()),
-        sum(|ran| ran.unsettled.into()),
         sum(|ran| ran.resets.into()),
         sum(|ran| ran.seeks.into()),
         sum(|ran| u64::try_from(ran.outages).unwrap())

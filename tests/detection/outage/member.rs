@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use reprise::model::{LaneOffset, OffsetRuns, Origin, TopicPartition};
+use reprise::model::{OffsetRuns, TopicPartition};
 use reprise::retry::detector::{
     DeliveredRange, FetchDecision, FetchPosition, GroupObservation, MemberFetch,
 };
-use reprise::retry::{Entry, NackTarget};
 
-use crate::outage::world::{Lane, World};
+use crate::outage::world::{RetryWay, World, retry_partition};
 
 /// The most records of one partition in an answer.
 const BATCH: i64 = 100;
@@ -21,9 +20,6 @@ pub(crate) struct Member {
     by: MemberFetch,
     positions: BTreeMap<TopicPartition, i64>,
     batch: VecDeque<(TopicPartition, i64)>,
-    retries: VecDeque<(LaneOffset, Entry)>,
-    /// The next offset in the member's retry partition, if it has one.
-    lane: Option<LaneOffset>,
     /// The pending Fetch: the value of `World::news` when it looked last, and the end of its wait.
     waits: Option<(u64, u64)>,
 }
@@ -32,65 +28,52 @@ impl Member {
     pub(crate) fn join(
         world: &mut World,
         nth: i32,
-        lane: Lane,
-        partitions: Vec<TopicPartition>,
+        way: RetryWay,
+        mut partitions: Vec<TopicPartition>,
     ) -> Self {
         let member = reprise::model::MemberId::new(&format!("m{nth}"));
         world.tell(GroupObservation::Assigned { member: member.clone(), epoch: 1 });
+        let reads_retries = way == RetryWay::Retries;
+        if reads_retries && nth == 0 {
+            partitions.push(retry_partition());
+        }
         for partition in &partitions {
             world.commit(partition, 0);
         }
-        let has_lane = lane == Lane::Retries;
         let by = MemberFetch {
-            member: member.clone(),
+            member,
             came: world.now().mono,
             conn: u64::try_from(nth).unwrap(),
             max_wait_ms: WAIT_MS,
-            has_lane,
+            retry_topic: reads_retries.then(|| retry_partition().topic),
         };
         Self {
             by,
             positions: partitions.into_iter().map(|of| (of, 0)).collect(),
             batch: VecDeque::new(),
-            retries: VecDeque::new(),
-            lane: has_lane.then(|| world.lane_of(&member)),
             waits: None,
         }
     }
 
     /// Lives for one step of the world.
     pub(crate) fn live(&mut self, world: &mut World) {
-        if self.batch.is_empty() && self.retries.is_empty() {
+        if self.batch.is_empty() {
             self.poll(world);
         }
         for _ in 0..IN_A_STEP {
-            if let Some((lane, entry)) = self.retries.pop_front() {
-                self.retry(world, lane, &entry);
-            } else if let Some((of, offset)) = self.batch.pop_front() {
+            if let Some((of, offset)) = self.batch.pop_front() {
                 self.handle(world, &of, offset);
             }
         }
     }
 
-    fn retry(&mut self, world: &mut World, lane: LaneOffset, entry: &Entry) {
-        let Origin { topic, partition, offset } = entry.origin.clone().unwrap();
-        let of = TopicPartition { topic, partition };
-        if !world.is_handled(&of, offset) {
-            world.nack(NackTarget::Lane(lane), &of, offset);
-        }
-        if self.retries.is_empty() {
-            world.lane_commit(LaneOffset { sequence: lane.sequence + 1, ..lane });
-        }
-    }
-
     fn handle(&mut self, world: &mut World, of: &TopicPartition, offset: i64) {
         let is_handled = world.is_handled(of, offset);
-        if !is_handled && self.lane.is_none() {
+        if !is_handled && self.by.retry_topic.is_none() {
             return self.go_back(world, of, offset);
         }
         if !is_handled {
-            let TopicPartition { topic, partition } = of.clone();
-            world.nack(NackTarget::Origin(Origin { topic, partition, offset }), of, offset);
+            world.nack(of, offset);
         }
         if self.batch.front().is_none_or(|(next, _)| next != of) {
             world.commit(of, offset + 1);
@@ -150,14 +133,7 @@ impl Member {
                 _ => {}
             }
         }
-        if let Some(from) = self.lane.filter(|_| turn.is_none()) {
-            let taken = world.take(from, &self.by.member);
-            if let Some((lane, _)) = taken.last() {
-                self.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
-            }
-            self.retries.extend(taken);
-        }
-        let is_answered = !self.batch.is_empty() || !self.retries.is_empty() || leaves_at_once;
+        let is_answered = !self.batch.is_empty() || leaves_at_once;
         let deadline = self.by.came.plus(WAIT_MS).0;
         let until = plan.until.map_or(deadline, |until| until.0.min(deadline));
         self.waits =

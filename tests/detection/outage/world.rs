@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use reprise::model::{GroupId, LaneOffset, MemberId, Moment, MonoMs, TopicPartition, WallMs};
+use reprise::model::{GroupId, Moment, MonoMs, Origin, RetryPlace, TopicPartition, WallMs};
 use reprise::retry::detector::{
-    DeliveredRange, Detector, DetectorOutput as Told, ExhaustedRecord, GroupObservation, LaneGiven,
-    Rules,
+    DeliveredRange, Detector, DetectorOutput as Told, ExhaustedRecord, GroupObservation, Rules,
 };
 use reprise::retry::{
-    BreakerRules, Entry, FailureHistory, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, Nack,
-    NackOutcome, NackTarget, OnSeekBack, OtherDeliveries, Policies, Policy, Reporter, StateKind,
+    BreakerRules, Entries, FailureHistory, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, Nack,
+    NackOutcome, NackTarget, OnSeekBack, Policies, Policy, Reporter, StateKind,
 };
 
 use crate::btree_entries::BTreeEntries;
@@ -27,14 +26,14 @@ const ENDS_MS: u64 = 48 * 3_600_000;
 
 /// The way in which failed records are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub(crate) enum RetryWay {
     /// The application nacks records; they are delivered again from the retry topic.
     Retries,
     /// The handler throws, and the client seeks back.
     InPlace,
 }
 
-impl fmt::Display for Lane {
+impl fmt::Display for RetryWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Retries => "retry topic",
@@ -82,6 +81,16 @@ pub(crate) fn of(partition: i32) -> TopicPartition {
     TopicPartition { topic: "orders".into(), partition }
 }
 
+/// The partition of the group's retry topic.
+pub(crate) fn retry_partition() -> TopicPartition {
+    TopicPartition { topic: "reprise.retry.shop".into(), partition: 0 }
+}
+
+/// The delivery at an offset of the retry topic.
+fn delivery(offset: i64) -> RetryPlace {
+    RetryPlace::in_stream(0, 7, offset)
+}
+
 pub(crate) fn shop() -> GroupId {
     "shop".into()
 }
@@ -90,7 +99,7 @@ pub(crate) struct World {
     pub(crate) at: u64,
     pub(crate) detector: Detector,
     ledger: Ledger<BTreeEntries>,
-    lane: Lane,
+    way: RetryWay,
     partitions: i32,
     records: i64,
     outage_ms: u64,
@@ -100,13 +109,15 @@ pub(crate) struct World {
     dead: BTreeSet<(TopicPartition, i64)>,
     charged: BTreeMap<(TopicPartition, i64), u32>,
     pub(crate) tested: usize,
+    /// The records of the retry topic.
+    released: Vec<(TopicPartition, i64)>,
     /// Rises when a pending Fetch may find something new.
     pub(crate) news: u64,
 }
 
 impl World {
     pub(crate) fn new(
-        lane: Lane,
+        way: RetryWay,
         partitions: i32,
         records: i64,
         outage_s: u64,
@@ -123,7 +134,7 @@ impl World {
             at: 1_000,
             detector,
             ledger: Ledger::new(BTreeEntries::default(), policies),
-            lane,
+            way,
             partitions,
             records,
             outage_ms: outage_s * 1_000,
@@ -133,6 +144,7 @@ impl World {
             dead: BTreeSet::new(),
             charged: BTreeMap::new(),
             tested: 0,
+            released: Vec::new(),
             news: 0,
         };
         world.ledger.recovered(world.now());
@@ -140,12 +152,12 @@ impl World {
     }
 
     pub(crate) fn run(mut self) -> Ran {
-        let (lane, partitions) = (self.lane, self.partitions);
+        let (way, partitions) = (self.way, self.partitions);
         let members = partitions.min(4);
         let mut members: Vec<Member> = (0..members)
             .map(|nth| {
                 let own = (0..partitions).filter(|n| n % members == nth).map(of);
-                Member::join(&mut self, nth, lane, own.collect())
+                Member::join(&mut self, nth, way, own.collect())
             })
             .collect();
         while !self.is_over() {
@@ -183,14 +195,27 @@ impl World {
 
     /// Number of records so far: they are produced at one rate before, during and after the outage.
     pub(crate) fn end(&self, of: &TopicPartition) -> i64 {
+        if *of == retry_partition() {
+            return i64::try_from(self.released.len()).unwrap();
+        }
         let in_all = i64::try_from(BEGINS_MS + self.outage_ms + AFTER_MS).unwrap();
         let at = i64::try_from(self.at).unwrap().min(in_all);
         self.len(of.partition) * at / in_all
     }
 
+    /// The record as produced that this one is, or copies.
+    fn produced(&self, of: &TopicPartition, offset: i64) -> (TopicPartition, i64) {
+        if *of == retry_partition() {
+            return self.released[usize::try_from(offset).unwrap()].clone();
+        }
+        (of.clone(), offset)
+    }
+
     fn is_over(&self) -> bool {
-        let is_consumed =
-            |(of, committed): (&TopicPartition, &i64)| *committed >= self.len(of.partition);
+        let is_consumed = |(of, committed): (&TopicPartition, &i64)| {
+            let is_retry = *of == retry_partition();
+            *committed >= if is_retry { self.end(of) } else { self.len(of.partition) }
+        };
         let counts = self.ledger.counts(&shop());
         let open = [StateKind::Waiting, StateKind::Inflight].map(|kind| counts.of(kind));
         self.at > ENDS_MS || (self.committed.iter().all(is_consumed) && open == [0, 0])
@@ -209,6 +234,20 @@ impl World {
             self.ledger.handle_timeout(now);
         }
         self.drain();
+        if self.way == RetryWay::Retries {
+            self.release();
+        }
+    }
+
+    /// Releases every due retry.
+    fn release(&mut self) {
+        for id in self.ledger.store().due(&shop(), self.now().wall, usize::MAX) {
+            let origin = self.ledger.entry(id).unwrap().origin.unwrap();
+            let place = delivery(self.end(&retry_partition()));
+            self.ask(LedgerInput::Release { id, place });
+            self.released.push((TopicPartition::from(&origin), origin.offset));
+            self.news += 1;
+        }
     }
 
     fn always_fails(&self, of: &TopicPartition, offset: i64) -> bool {
@@ -223,10 +262,11 @@ impl World {
 
     /// Whether the handler succeeds on a record.
     pub(crate) fn is_handled(&mut self, of: &TopicPartition, offset: i64) -> bool {
+        let (of, offset) = self.produced(of, offset);
         let outage = BEGINS_MS..BEGINS_MS + self.outage_ms;
-        let is_handled = !self.always_fails(of, offset) && !outage.contains(&self.at);
+        let is_handled = !self.always_fails(&of, offset) && !outage.contains(&self.at);
         if is_handled {
-            self.handled.insert((of.clone(), offset));
+            self.handled.insert((of, offset));
         }
         is_handled
     }
@@ -242,11 +282,12 @@ impl World {
             self.settle(&settling);
         }
         self.committed.insert(of.clone(), offset);
-        let TopicPartition { topic, partition } = of.clone();
-        self.ledger.handle(
-            self.now(),
-            LedgerInput::OriginCommit { group: shop(), topic, partition, offset },
-        );
+        let (group, TopicPartition { topic, partition }) = (shop(), of.clone());
+        self.ask(if *of == retry_partition() {
+            LedgerInput::RetryCommit { group, up_to: delivery(offset) }
+        } else {
+            LedgerInput::OriginCommit { group, topic, partition, offset }
+        });
         self.tell(GroupObservation::Committed { partition: of.clone(), offset });
     }
 
@@ -271,66 +312,31 @@ impl World {
         self.drain();
     }
 
-    /// Joins a member. Returns the start of its retry partition.
-    pub(crate) fn lane_of(&mut self, member: &MemberId) -> LaneOffset {
-        let join = LedgerInput::Join { group: shop(), member: member.clone() };
-        match self.ask(join) {
-            Some(LedgerAnswer::Slot(view)) => view.next,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Due retries, as a Fetch of the retry partition delivers them.
-    pub(crate) fn take(&mut self, from: LaneOffset, member: &MemberId) -> Vec<(LaneOffset, Entry)> {
-        let now = self.now();
-        let room = self.detector.lane_room(now);
-        if room == Some(0) {
-            return Vec::new();
-        }
-        let max = room.unwrap_or(16);
-        let (of, company) = (shop(), OtherDeliveries::Old);
-        let taken = self.ask(LedgerInput::Take { group: of, from, max, company });
-        let Some(LedgerAnswer::Taken { entries, .. }) = taken else { panic!("{taken:?}") };
-        let out = entries.iter().map(|(lane, _)| *lane).collect();
-        let (member, slot) = (member.clone(), from.slot);
-        let given = LaneGiven { member, slot, out, waits: false, single: None };
-        self.detector.handle(now, GroupObservation::LaneGiven(given));
-        self.tested += if self.detector.is_held() { entries.len() } else { 0 };
-        self.drain();
-        entries
-    }
-
-    pub(crate) fn lane_commit(&mut self, up_to: LaneOffset) {
-        let done = self.ask(LedgerInput::LaneCommit { group: shop(), up_to });
-        let Some(LedgerAnswer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
-        if !acknowledged.is_empty() {
-            self.tell(GroupObservation::LaneBelow { up_to });
-            self.tell(GroupObservation::LaneDone { count: acknowledged.len() });
-        }
-    }
-
-    /// Nacks a record.
-    pub(crate) fn nack(&mut self, named: NackTarget, of: &TopicPartition, offset: i64) {
-        let carried = match named {
-            NackTarget::Lane(_) => {
-                FailureHistory { spared: self.detector.is_paused(), ..FailureHistory::default() }
-            }
-            _ => self.detector.charged(of, offset),
+    /// Nacks a record, or a retry.
+    pub(crate) fn nack(&mut self, of: &TopicPartition, offset: i64) {
+        let (partition, produced) = (of.clone(), self.produced(of, offset));
+        let (named, carried, seen) = if *of == retry_partition() {
+            let spared = self.detector.is_paused();
+            let carried = FailureHistory { spared, ..FailureHistory::default() };
+            let seen = GroupObservation::RetryNacked { partition, offset };
+            (NackTarget::Delivery(delivery(offset)), carried, seen)
+        } else {
+            let TopicPartition { topic, partition: index } = partition.clone();
+            let named = NackTarget::Origin(Origin { topic, partition: index, offset });
+            let carried = self.detector.charged(of, offset);
+            (named, carried, GroupObservation::Nacked { partition, offset })
         };
         if !carried.spared {
-            *self.charged.entry((of.clone(), offset)).or_default() += 1;
+            *self.charged.entry(produced.clone()).or_default() += 1;
         }
-        let seen = match named {
-            NackTarget::Lane(lane) => GroupObservation::LaneFailed { lane },
-            _ => GroupObservation::Nacked { partition: of.clone(), offset },
-        };
-        let nack = Nack { committed: Some(self.committed[of]), carried, ..Nack::of(named) };
+        let nack =
+            Nack { committed: Some(self.committed[&produced.0]), carried, ..Nack::of(named) };
         let by = Reporter { member: None, client: "app".into() };
         let nacks = vec![nack];
         match self.ask(LedgerInput::Nacks { group: shop(), by, nacks }) {
             Some(LedgerAnswer::Nacked(outcomes)) => {
                 if matches!(outcomes[..], [NackOutcome::Dead { .. }]) {
-                    self.dead.insert((of.clone(), offset));
+                    self.dead.insert(produced);
                 }
             }
             other => panic!("{other:?}"),

@@ -427,8 +427,7 @@ impl World {
     }
 
     fn lose(&mut self, id: u64, has_left: bool) {
-        let topics = self.script.topics;
-        let committed = &self.committed;
+        let (topics, committed) = (self.script.topics, &self.committed);
         let delivered = self.delivered.remove(&id).unwrap_or_default();
         let outstanding: OffsetRanges = delivered
             .into_iter()
@@ -440,7 +439,8 @@ impl World {
         let lived_ms = (self.now - first) / 1000;
         let member = member_id(id);
         let end = if has_left { LostMember::Left } else { LostMember::Expired };
-        self.tell(SuspectEvent::Lost(LostDelivery { member, outstanding, lived_ms, end }));
+        let lost = LostDelivery { member, outstanding, lived_ms, end, retry_topic: None };
+        self.tell(SuspectEvent::Lost(lost));
     }
 
     fn outstanding(&self, id: u64) -> MemberOutstanding {

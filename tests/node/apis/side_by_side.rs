@@ -20,14 +20,14 @@ fn overdue_retries_and_fresh_records_share_a_fetch() {
             let place = format!("orders-0@{offset}");
             assert_eq!(member.client.nack("shop", &place, Rec::new("x")).error_code, 0);
         }
-        member.fetch_lane(0, 0);
+        member.fetch_retries(0, 0);
         server.pass(1_000);
         let released = || server.json("/api/v1/groups/shop")["inflight"].clone();
         until("they are in their topic", || released() == retries);
         let next = i64::try_from(FAILED).unwrap();
-        let lane = member.position();
+        let from = member.position();
         let mut request = fetch_request("orders", 0, next, 0);
-        request.topics.extend(fetch_request("reprise.retry.shop", 0, lane, 0).topics);
+        request.topics.extend(fetch_request("reprise.retry.shop", 0, from, 0).topics);
         let answer = member.client.call(12, &request);
         let count = |topic: &str| {
             let found = answer.responses.iter().find(|found| &*found.topic.0 == topic).unwrap();

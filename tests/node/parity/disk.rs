@@ -53,13 +53,13 @@ fn q19_a_full_disk_keeps_offset_and_count_unchanged() {
     shop.server.pass(10_000);
     let got = given(&shop.server, &mut shop.member);
     assert_eq!(got.len(), 1);
-    let lane = format!("reprise.retry.shop-0@{}", got[0].offset);
+    let delivery = format!("reprise.retry.shop-0@{}", got[0].offset);
     // Less than the reserve for records accepted earlier.
     let room = shop.server.disk().used_bytes() + (512 << 10);
     shop.server.disk().set_capacity(Some(room));
     until("it is known", || shop.server.get("/readyz").contains("disk full"));
     for _ in 0..28 {
-        for place in [&lane, &other] {
+        for place in [&delivery, &other] {
             let answer = shop.member.client.nack("shop", place, Rec::new("x"));
             assert_eq!(answer.error_code, refused, "{:?}", answer.error_message);
         }
@@ -75,7 +75,7 @@ fn q19_a_full_disk_keeps_offset_and_count_unchanged() {
     assert!(shop.letters().is_empty());
     shop.server.disk().set_capacity(None);
     until("there is room", || {
-        shop.member.client.nack("shop", &lane, Rec::new("x")).error_code == 0
+        shop.member.client.nack("shop", &delivery, Rec::new("x")).error_code == 0
     });
     let letters = shop.letters();
     assert_eq!((letters.len(), letters[0].reconsume_times()), (1, 2), "at once");

@@ -134,7 +134,7 @@ pub(crate) const Q14: Row = Row {
 };
 
 #[test]
-fn q14_groups_without_a_lane_retry_and_create_nothing() {
+fn q14_groups_without_retries_retry_and_create_nothing() {
     let off = "groups: [{match: off, delivery: off}]";
     let server = Server::told(&(LONG_SESSIONS.to_owned() + off));
     let mut reader = server.client();
@@ -152,7 +152,7 @@ fn q14_groups_without_a_lane_retry_and_create_nothing() {
     assert_eq!(refused.error_code, ResponseError::UnknownTopicOrPartition.code());
     let invalid = ResponseError::InvalidCommitOffsetSize.code();
     assert_eq!(commit(&mut member, "orders", 1, "!retry:0"), invalid);
-    let counted = "reprise_commit_markers_refused_total{group=\"off\",reason=\"no_lane\"}";
+    let counted = "reprise_commit_markers_refused_total{group=\"off\",reason=\"retries_off\"}";
     assert!((server.metric(counted) - 1.0).abs() < 0.1);
     let topics =
         reader.call(9, &kafka_protocol::messages::MetadataRequest::default().with_topics(None));

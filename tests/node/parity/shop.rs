@@ -105,7 +105,7 @@ pub(crate) fn joined(server: &Server, group: &str, topics: &[&str]) -> Member {
 /// The retries beyond the group's commit, once every due one is released.
 pub(crate) fn given(server: &Server, member: &mut Member) -> Vec<Got> {
     let from = member.position();
-    let mut data = member.fetch_lane(from, 0);
+    let mut data = member.fetch_retries(from, 0);
     let listed = format!("/api/v1/retries?group={}", member.group);
     let states = || {
         let listed = server.json(&listed);
@@ -114,7 +114,7 @@ pub(crate) fn given(server: &Server, member: &mut Member) -> Vec<Got> {
     };
     until("due retries are released", || !states().contains(&"ready".to_owned()));
     if states().contains(&"inflight".to_owned()) {
-        data = member.fetch_lane(from, 5_000);
+        data = member.fetch_retries(from, 5_000);
     }
     assert_eq!(data.error_code, 0);
     unpack(&data.records.unwrap())

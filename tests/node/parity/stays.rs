@@ -92,7 +92,7 @@ pub(crate) const Q38: Row = Row {
     ours: "Key, value, headers and timestamp byte for byte, ORIGIN_MESSAGE_ID and RETRY_TOPIC \
            the same over all hops. In place: the record itself, at its own offset. Through the \
            retry topic: `reprise.retry.<group>`, the origin's topic in RETRY_TOPIC.",
-    stands: Comparison::Partly("the virtual lane, which shows the origin's topic there too"),
+    stands: Comparison::Partly("the origin's topic as the topic of the record"),
 };
 
 #[test]

@@ -1,12 +1,12 @@
 //! An admin source without a sidecar: two groups with an item of every view.
 
 use reprise::admin::{
-    ActionReport, ActionRequest, AloneView, DeadLetterView, DelayedView, DrainView,
-    EntryImportOutcome, ExportCounts, FailedRecord, FailedRefused, FailedTaken, Fingerprint,
-    FingerprintKey, FingerprintList, GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry,
-    MemberView, Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters,
-    Readiness, RecordHistory, RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView,
-    RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Unavailable,
+    ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
+    ExportCounts, FailedRecord, FailedRefused, FailedTaken, Fingerprint, FingerprintKey,
+    FingerprintList, GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry, MemberView,
+    Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters, Readiness,
+    RecordHistory, RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView, RuleView,
+    SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
@@ -179,11 +179,6 @@ impl Source for Fake {
                 failures_max: 4,
                 why: "outstanding at 3 lost deliveries".into(),
                 next: "in 400 ms the next are delivered".into(),
-            }],
-            alone: vec![AloneView {
-                member: "m-2".into(),
-                retry: Some("reprise.retry.shop-0@7".into()),
-                stands: "out, alone, for 9 ms".into(),
             }],
             partitions: vec![partition],
         }))

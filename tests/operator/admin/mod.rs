@@ -362,7 +362,6 @@ suspects      12 records: orders-3@58..69
   since       35 s; last loss 5000 ms ago
   delivered   orders-3@58..59 to m-1
   next        in 400 ms the next are delivered
-reprise.retry.shop-0@7  goes alone at m-2: out, alone, for 9 ms
 orders-3  owner m-1, committed 50, delivered up to 58
   @57         2 of 6 retries; held, served alone in 400 ms
               1970-01-01T00:00:05Z crashed

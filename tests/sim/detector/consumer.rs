@@ -36,7 +36,7 @@ impl Shop {
             came: MonoMs(self.mono),
             conn: self.members,
             max_wait_ms: 500,
-            has_lane: false,
+            retry_topic: None,
         };
         self.member = Some(Member { by, positions: committed });
     }

@@ -104,7 +104,7 @@ fn a_refused_login_returns_the_brokers_own_message() {
 }
 
 #[test]
-fn a_group_without_a_lane_uses_the_clusters_topic_names() {
+fn a_group_without_retries_uses_the_clusters_topic_names() {
     let server = Server::with("groups: [{match: shop, delivery: off}]");
     let mut client = server.client();
     client.create("orders", 1);

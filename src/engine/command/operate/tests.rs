@@ -6,12 +6,14 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::clock::{Clock, Hand};
 use crate::engine::audit;
-use crate::engine::{EngineParts, NackBatch, NackRequest, Replay};
-use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
-use crate::model::{ClientId, LaneOffset, Origin, WallMs};
+use crate::engine::stepped::answered;
+use crate::engine::{
+    EngineParts, NackBatch, NackRequest, ReleaseOutcome, Replay, RetryPartitionLog,
+};
+use crate::journal::{Journal, JournalOptions, MemDisk, StreamId, Writer};
+use crate::model::{ClientId, Origin, WallMs};
 use crate::retry::{
-    Entry, Nack, NackTarget, OtherDeliveries, RESTORE_MS, Reporter, RequestedDelay, StateKind,
-    entries_of,
+    Entry, Nack, NackTarget, RESTORE_MS, Reporter, RequestedDelay, StateKind, entries_of,
 };
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
@@ -24,6 +26,8 @@ struct House {
     driver: Driver,
     writer: Writer,
     hand: Hand,
+    /// The next offset of the retry topic.
+    released: i64,
 }
 
 fn shop() -> GroupId {
@@ -52,7 +56,9 @@ impl House {
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
         let (engine, driver) = replay.finish(parts);
-        Some(Self { engine, driver, writer, hand })
+        let of = RetryPartitionLog { stream: StreamId(0), committed: 0 };
+        engine.serve_topic_behind(&shop(), vec![of]);
+        Some(Self { engine, driver, writer, hand, released: 0 })
     }
 
     fn open(disk: &MemDisk) -> Option<Self> {
@@ -129,36 +135,34 @@ impl House {
         self.entries().iter().filter(|entry| entry.state.kind() == kind).count()
     }
 
-    /// Delivers everything due and acknowledges it.
+    /// Releases everything due and commits it. Returns values and counts of redrives.
     fn consume(&mut self) -> Vec<(String, u32)> {
         let engine = self.engine.clone();
-        let slot = self.ask(async move { engine.join(&shop(), "m".into()).await }).unwrap();
-        let engine = self.engine.clone();
-        let from = slot.next;
-        let taken = async move {
-            engine.take(&shop(), from, (100, OtherDeliveries::Old), async |_| true).await
+        engine.reads_retries(&shop(), self.driver.clock.now().mono);
+        let step = || {
+            self.driver.step();
+            self.writer.step();
         };
-        let taken = self.ask(taken).unwrap();
-        let Some(last) = taken.records.last() else { return Vec::new() };
-        let up_to = LaneOffset::from_kafka(last.offset + 1).unwrap();
-        let engine = self.engine.clone();
-        self.ask(async move { engine.lane_commit(&shop(), up_to).await }).unwrap();
-        let told = taken.records.iter().map(|record| {
-            let batch = crate::wire::batch::Batch::parse(&record.batch).unwrap();
-            let mut records = crate::wire::batch::records(&batch, 1 << 20).unwrap();
-            let raw = records.next().unwrap().unwrap().into_raw();
-            let count = raw.headers.last("x-retry-redrive-count").flatten();
+        let Some(batch) = answered(engine.next_release(), step) else { return Vec::new() };
+        let told = batch.records.iter().map(|record| {
+            let count = record.headers.last("x-retry-redrive-count").flatten();
             let count = count.map_or(0, |count| String::from_utf8_lossy(&count).parse().unwrap());
-            (String::from_utf8_lossy(raw.value.as_ref().unwrap()).into_owned(), count)
+            (String::from_utf8_lossy(record.value.as_ref().unwrap()).into_owned(), count)
         });
-        told.collect()
+        let told: Vec<_> = told.collect();
+        let base = self.released;
+        self.released += i64::try_from(told.len()).unwrap();
+        engine.release_ended(batch, ReleaseOutcome::Written { base });
+        let offsets = vec![("reprise.retry.shop".into(), 0, self.released)];
+        self.ask(async move { engine.origin_commits(&shop(), offsets).await }).unwrap();
+        told
     }
 }
 
 fn reopened(house: House, disk: &MemDisk) -> House {
-    let wall = house.driver.clock.now().wall;
+    let (wall, released) = (house.driver.clock.now().wall, house.released);
     drop(house);
-    House::open_at(disk, wall).unwrap()
+    House { released, ..House::open_at(disk, wall).unwrap() }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::engine::mover::releasing::UNREAD_MS;
 use crate::engine::{ReleaseBatch, ReleaseOutcome};
+use crate::retry::CopiedDelivery;
 
 /// A house whose topic has one partition behind, with `count` due retries and a reader.
 fn with_due(count: i64) -> House {
@@ -87,14 +88,16 @@ fn a_refused_retry_waits_and_the_others_go_on() {
 
 #[test]
 fn a_nack_before_the_release_is_noted_waits_for_it() {
-    let delivery = NackTarget::Lane(LaneOffset::in_stream(0, 0, 7));
+    let delivery = NackTarget::Delivery(RetryPlace::in_stream(0, 0, 7));
     let origin = Origin { topic: "orders".into(), partition: 0, offset: 0 };
-    for named in [delivery, NackTarget::Origin(origin)] {
+    let copied = Some(CopiedDelivery { first: origin.clone(), failures: Some(1) });
+    let by_copy = (NackTarget::Delivery(RetryPlace::in_stream(9, 0, 7)), copied);
+    for (named, copied) in [(delivery, None), (NackTarget::Origin(origin), None), by_copy] {
         let mut house = with_due(1);
         let batch = house.batch().unwrap();
         let by = Reporter { member: None, client: ClientId::new("test") };
         // The group has committed past the origin: its failure is one of the delivery.
-        let nack = Nack { record_bytes: 30, committed: Some(1), ..Nack::of(named) };
+        let nack = Nack { record_bytes: 30, committed: Some(1), copied, ..Nack::of(named) };
         let nacks = vec![NackRequest { nack, record: record(None, 10) }];
         let engine = house.on().engine.clone();
         let nacks = NackBatch { group: shop(), by, producer: None, nacks };
@@ -124,6 +127,23 @@ fn a_lost_topic_gives_its_retries_back() {
     house.on().engine.serve_topic_behind(&shop(), Vec::new());
     house.step();
     assert_eq!(house.counts(), [2, 0, 1]);
+}
+
+#[test]
+fn a_lost_topics_batch_frees_no_retry_anew() {
+    let mut house = with_due(3);
+    let batch = house.batch().unwrap();
+    house.on().engine.serve_topic_behind(&shop(), Vec::new());
+    let of = |stream| RetryPartitionLog { stream: StreamId(stream), committed: 0 };
+    house.on().engine.serve_topic_behind(&shop(), vec![of(1), of(2), of(3), of(4)]);
+    let next: Vec<ReleaseBatch> = std::iter::from_fn(|| house.batch()).collect();
+    house.end(batch, ReleaseOutcome::Later);
+    house.pass(FULL_MS);
+    assert!(house.batch().is_none(), "they are on their way");
+    for batch in next {
+        house.end(batch, ReleaseOutcome::Written { base: 0 });
+    }
+    assert_eq!(house.counts(), [0, 3, 0]);
 }
 
 #[test]

@@ -5,30 +5,26 @@ use std::fmt::Write;
 use crate::engine::store::short::ShortBytes;
 use crate::engine::store::{ROWS_FILE, ROWS_VERSION, Store, key, value};
 use crate::journal::{EntryRef, MemDisk, Tables};
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, RetryPartition, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPartition, RetryPlace, WallMs};
 use crate::retry::{
     Cause, Disposition, Entries, Entry, Evidence, Fact, Marks, PayloadChange, RecordShape,
-    RetryState, SlotRecord,
+    RetryState,
 };
 
 /// Every row of the store that `fill` makes: key and value in hexadecimal, `-` for none.
 const ROWS: &str = "\
 440000000000000004 0108c8010107c80100
-450000000000000002 0101020473686f7001066f726465727304d60c03880e0110010001e80701e8070\
-    10001026e6f0001e8070001f80a0001c00c010300000103612d230100
-450000000000000005 0101050473686f7001066f726465727304d80c010309d00f0110010001e80701e\
-    807010001026e6f01030901e8070001f80a0190fe6d01c00c0103000000010106c8010100030106c\
-    80100000000
-450000000000000006 0101060473686f70000088a401904e01030110010001e80701e807010001026e6\
-    f0001e8070001f80a0001c00c01030000000101\
-    05c801000103c8010000000104c801
-460000000000000001 01066f72646572730872656a6563746564026e6f0103612d23010101880e880e00\
-    010000000000000000000000000000000000000000000000
+450000000000000002 0101020473686f7001066f726465727304d60c02880e01100101e80701e807010001026\
+    e6f0001e8070001f80a0001c00c010300000103612d230100
+450000000000000005 0101050473686f7001066f726465727304d80c070309d00f01100101e80701e80701000\
+    1026e6f01030901e8070001f80a0190fe6d01c00c0103000000010106c8010106c80100000000
+450000000000000006 0101060473686f70000088a401904e010301100101e80701e807010001026e6f0001e80\
+    70001f80a0001c00c0103000000010105c8010103c8010000000104c801
+460000000000000001 01066f72646572730872656a6563746564026e6f0103612d23010101880e880e0001000\
+    0000000000000000000000000000000000000000000
 4773686f70 01000101030103000101010301
-48000000000003 010101c80101050906c801
 4d 010701d00f010701
 4f000000000003 01010905
-53000000000003 0101016d0a
 54 0102c801
 6600000000000000010000000000000002 -
 6c0000000000030000000000000009 0000000000000005
@@ -45,25 +41,24 @@ fn dead() -> Entry {
     let origin = Origin { topic: "orders".into(), partition: 2, offset: 811 };
     let (id, state) = (EntryId(2), RetryState::Dead { at: WallMs(900) });
     let shape = Some(RecordShape::of(Some(b"order-17"), 2_000));
-    Entry { id, state, shape, origin: Some(origin), lanes: Vec::new(), expires: None, ..entry() }
+    Entry { id, state, shape, origin: Some(origin), places: Vec::new(), expires: None, ..entry() }
 }
 
 pub(super) fn entry() -> Entry {
-    let lane = LaneOffset { slot: RetryPartition(3), sequence: 9 };
+    let delivery = RetryPlace { slot: RetryPartition(3), sequence: 9 };
     Entry {
         id: EntryId(5),
         group: "shop".into(),
         origin: Some(Origin { topic: "orders".into(), partition: 2, offset: 812 }),
-        state: RetryState::Inflight { lane, since: WallMs(1_000) },
+        state: RetryState::Released { place: delivery, since: WallMs(1_000) },
         reconsume_times: 1,
         max_reconsume_times: 16,
         handouts: 1,
-        losses: 0,
         first_failed: Some(WallMs(500)),
         last_failed: Some(WallMs(500)),
         disposition: Some(Disposition::Rejected),
         reason: Some("no".into()),
-        lanes: vec![lane],
+        places: vec![delivery],
         history: vec![(WallMs(500), Disposition::Rejected)],
         passed: Some(WallMs(700)),
         expires: Some(WallMs(901_000)),
@@ -77,7 +72,7 @@ pub(super) fn entry() -> Entry {
 
 fn waiting() -> Entry {
     let state = RetryState::Waiting { due: WallMs(10_500), delay_ms: 10_000, level: Some(3) };
-    Entry { id: EntryId(6), state, origin: None, lanes: Vec::new(), expires: None, ..entry() }
+    Entry { id: EntryId(6), state, origin: None, places: Vec::new(), expires: None, ..entry() }
 }
 
 fn fill(store: &mut Store) {
@@ -88,22 +83,6 @@ fn fill(store: &mut Store) {
         let cause = cause.clone();
         Fact::Entry { entry: Box::new(entry), cause, payload }
     };
-    store.put_slot(
-        &"shop".into(),
-        &SlotRecord {
-            slot: RetryPartition(3),
-            member: Some(MemberId::new("m")),
-            next_sequence: 10,
-        },
-    );
-    let joined = Fact::Slot {
-        group: GroupId::new("shop"),
-        slot: RetryPartition(3),
-        member: Some("m".into()),
-        next_sequence: 9,
-        at: WallMs(1),
-    };
-    store.journalled(&log, &joined, place(1));
     store.journalled(&log, &Fact::Tables { mark: 7, at: WallMs(1) }, place(2));
     store.put(&entry());
     store.put(&waiting());
@@ -169,7 +148,7 @@ fn rows_of_an_earlier_start_are_read() {
     assert_eq!(read.marks(), reference.marks());
     assert_eq!(read.next_group, 1);
     assert_eq!(read.counts(&shop), reference.counts(&shop));
-    assert_eq!(read.slots(&shop), reference.slots(&shop));
+    assert_eq!(read.partitions(&shop), [RetryPartition(3)]);
     assert_eq!(read.groups(), [shop]);
 }
 

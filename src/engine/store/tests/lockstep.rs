@@ -9,10 +9,9 @@ use crate::engine::store::key::EntryClass;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::{EngineError, Shape, mask};
 use crate::journal::{MemDisk, Tables};
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicPartition, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPartition, RetryPlace, TopicPartition, WallMs};
 use crate::retry::{
-    BTreeEntries, Disposition, Entries, Entry, Marks, RecordShape, RetryState, SlotRecord,
-    StateKind,
+    BTreeEntries, Disposition, Entries, Entry, Marks, RecordShape, RetryState, StateKind,
 };
 
 /// The model and sequence of the last finished checkpoint.
@@ -50,8 +49,8 @@ impl Script {
         })
     }
 
-    fn lane(&mut self) -> LaneOffset {
-        LaneOffset { slot: RetryPartition(self.rng.u16(..4)), sequence: self.unique() }
+    fn place(&mut self) -> RetryPlace {
+        RetryPlace { slot: RetryPartition(self.rng.u16(..4)), sequence: self.unique() }
     }
 
     fn new_entry(&mut self) -> Entry {
@@ -70,12 +69,11 @@ impl Script {
             reconsume_times: self.rng.u32(..),
             max_reconsume_times: 16,
             handouts: 0,
-            losses: 0,
             first_failed: None,
             last_failed: Some(self.wall()),
             disposition: Some(Disposition::SeekBack),
             reason: Some("why".repeat(self.rng.usize(..40))),
-            lanes: Vec::new(),
+            places: Vec::new(),
             history: vec![(WallMs(1), Disposition::Rejected)],
             passed: None,
             expires: None,
@@ -96,9 +94,9 @@ impl Script {
             0..3 => RetryState::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
             3 => RetryState::Waiting { due: at, delay_ms: 1, level: None },
             4 | 5 => {
-                let lane = self.lane();
-                entry.lanes.push(lane);
-                RetryState::Inflight { lane, since: at }
+                let place = self.place();
+                entry.places.push(place);
+                RetryState::Released { place, since: at }
             }
             6 => RetryState::Committed { at },
             7 => {
@@ -107,8 +105,8 @@ impl Script {
             8 => RetryState::Exported { since: at, due: at, delay_ms: 1, level: None },
             _ => RetryState::Dead { at },
         };
-        if entry.lanes.len() > 5 {
-            entry.lanes.remove(0);
+        if entry.places.len() > 5 {
+            entry.places.remove(0);
         }
         entry.passed = self.rng.bool().then_some(at);
         entry.expires = self.rng.bool().then(|| self.wall());
@@ -131,13 +129,6 @@ impl Script {
             14..17 => {
                 let Some(id) = self.rng.choice(&self.ids).copied() else { return };
                 both(model, store, |entries| entries.remove(id));
-            }
-            17 | 18 => {
-                let group = self.group();
-                let member = self.rng.bool().then(|| "member".into());
-                let slot = RetryPartition(self.rng.u16(..5));
-                let record = SlotRecord { slot, member, next_sequence: self.rng.u64(..) };
-                both(model, store, |entries| entries.put_slot(&group, &record));
             }
             _ => {
                 let marks = Marks {
@@ -169,8 +160,7 @@ impl Script {
     fn compare_group(&mut self, model: &BTreeEntries, store: &Store, group: &GroupId) {
         let (now, limit) = (self.wall(), self.rng.usize(..9));
         assert_eq!(store.counts(group), model.counts(group));
-        assert_eq!(store.slots(group), model.slots(group));
-        assert_eq!(store.slot(group, RetryPartition(1)), model.slot(group, RetryPartition(1)));
+        assert_eq!(store.partitions(group), model.partitions(group));
         assert_eq!(store.due(group, now, limit), model.due(group, now, limit));
         assert_eq!(store.count_due(group, now), model.count_due(group, now));
         assert_eq!(store.next_due(group, None), model.next_due(group, None));
@@ -182,10 +172,9 @@ impl Script {
         assert_eq!(store.held(group, after, limit), model.held(group, after, limit));
         assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
         let from =
-            LaneOffset { slot: RetryPartition(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
+            RetryPlace { slot: RetryPartition(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
         assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
         assert_eq!(store.open(group, from.slot), model.open(group, from.slot));
-        assert_eq!(store.first_open(group, from.slot), model.first_open(group, from.slot));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
             assert_eq!(store.of_topic(group, &topic), model.of_topic(group, &topic));
@@ -202,17 +191,12 @@ impl Script {
             if let Some(origin) = &entry.origin {
                 assert_eq!(store.by_origin(group, origin), model.by_origin(group, origin));
             }
-            for lane in &entry.lanes {
-                assert_eq!(store.by_lane(group, *lane), model.by_lane(group, *lane));
+            for place in &entry.places {
+                assert_eq!(store.by_place(group, *place), model.by_place(group, *place));
             }
         }
         compare_not_passed(model, store, (group, limit));
         compare_shapes(model, store, group);
-        let waiting = model.due(group, WallMs(i64::MAX), usize::MAX);
-        let (total, page) = store.waiting(group, limit, 4);
-        let ids: Vec<EntryId> = page.iter().map(|taken| taken.entry.id).collect();
-        let expected: Vec<EntryId> = waiting.iter().skip(limit).take(4).copied().collect();
-        assert_eq!((total, ids), (waiting.len(), expected));
     }
 }
 

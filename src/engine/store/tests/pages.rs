@@ -7,7 +7,7 @@ use crate::retry::{Entries, Entry, RetryState};
 
 fn put(store: &mut Store, id: u64, state: RetryState) {
     let (origin, expires) = (None, None);
-    store.put(&Entry { id: EntryId(id), state, origin, expires, lanes: Vec::new(), ..entry() });
+    store.put(&Entry { id: EntryId(id), state, origin, expires, places: Vec::new(), ..entry() });
 }
 
 #[test]

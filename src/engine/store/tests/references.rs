@@ -3,7 +3,7 @@
 use super::replay::FakeLog;
 use crate::engine::store::{Store, log::EntryLog, value};
 use crate::journal::EntryRef;
-use crate::model::{EntryId, LaneOffset, RetryPartition, WallMs};
+use crate::model::{EntryId, RetryPartition, RetryPlace, WallMs};
 use crate::retry::{Cause, Entries, Entry, Evidence, Fact, Marks, PayloadChange, RetryState};
 
 struct StoreFixture {
@@ -114,31 +114,6 @@ fn the_highest_tombstone_stays_until_a_higher_id_exists() {
 }
 
 #[test]
-fn a_repeated_slot_fact_does_not_release_a_later_delivery() {
-    let mut told = StoreFixture::new();
-    let handout = |sequence| {
-        let lane = LaneOffset { slot: RetryPartition(3), sequence };
-        RetryState::Inflight { lane, since: WallMs(1) }
-    };
-    let slot = |next_sequence| {
-        let group = super::fixtures::entry().group;
-        Fact::Slot { group, slot: RetryPartition(3), member: None, next_sequence, at: WallMs(1) }
-    };
-    let joined = told.tell(&slot(0));
-    let first = told.put(1, handout(0), BEGINS);
-    let second = told.put(2, handout(1), BEGINS);
-    told.forget(2);
-    assert!(!told.is_released(second), "only it tells that the slot goes on at 2");
-    let again = EntryRef { seq: joined, len: 9 };
-    told.store.journalled(&told.log, &slot(0), again);
-    assert!(!told.is_released(second) && !told.is_released(joined));
-    told.put(1, WAITING, KEEPS);
-    let left = told.tell(&slot(2));
-    assert!(told.is_released(second) && told.is_released(joined) && !told.is_released(left));
-    assert!(!told.is_released(first), "the bytes lie in it");
-}
-
-#[test]
 fn sweeps_go_round_so_that_none_waits_for_another() {
     let mut told = StoreFixture::new();
     for id in 0..10 {
@@ -160,10 +135,10 @@ fn sweeps_go_round_so_that_none_waits_for_another() {
 #[test]
 fn an_unsettled_entry_keeps_a_bounded_list_of_facts() {
     let mut told = StoreFixture::new();
-    let lane = LaneOffset { slot: RetryPartition(3), sequence: 9 };
+    let place = RetryPlace { slot: RetryPartition(3), sequence: 9 };
     told.put(1, WAITING, BEGINS);
     for _ in 0..1000 {
-        told.put(1, RetryState::Inflight { lane, since: WallMs(1) }, KEEPS);
+        told.put(1, RetryState::Released { place, since: WallMs(1) }, KEEPS);
         told.put(1, WAITING, KEEPS);
         told.compact();
     }

@@ -9,12 +9,15 @@ use fastrand::Rng;
 use crate::engine::store::log::EntryLog;
 use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{EntryRef, MemDisk, Tables};
-use crate::model::{EntryId, GroupId, LaneOffset, Moment, MonoMs, Origin, RetryPartition, WallMs};
+use crate::model::{EntryId, GroupId, Moment, MonoMs, Origin, RetryPlace, WallMs};
 use crate::retry::{
     BTreeEntries, Entries, Evidence, Fact, Ledger, LedgerInput, LedgerOutput, LedgerSnapshot,
-    LevelTable, Nack, NackTarget, OtherDeliveries, PayloadChange, Policies, Policy, Reporter,
-    RequestedDelay, RetryState, StateKind, entries_of,
+    LevelTable, Nack, NackTarget, PayloadChange, Policies, Policy, Reporter, RequestedDelay,
+    RetryState, StateKind, entries_of,
 };
+
+/// The stream of every retry topic.
+const STREAM: u32 = 7;
 
 /// A log whose released entries leave the disk when the test says so.
 #[derive(Default)]
@@ -44,6 +47,8 @@ struct World {
     ledger: Ledger<Store>,
     now: i64,
     seq: u64,
+    /// The next offset in each partition of the retry topics.
+    released: i64,
     /// Facts after this one stay on disk, released or not.
     held_from: u64,
     /// Held records that were ended.
@@ -78,7 +83,7 @@ impl World {
         let ledger = open(&disk);
         let rng = Rng::with_seed(seed);
         let log = FakeLog::default();
-        Self { rng, disk, log, ledger, now: 1_000, seq: 0, held_from: 0, ended: 0 }
+        Self { rng, disk, log, ledger, now: 1_000, seq: 0, released: 0, held_from: 0, ended: 0 }
     }
 
     fn clock(&self) -> Moment {
@@ -96,15 +101,14 @@ impl World {
     fn step(&mut self) {
         self.now += self.rng.i64(0..4);
         let group = self.group();
-        let lane =
-            LaneOffset { slot: RetryPartition(self.rng.u16(..3)), sequence: self.rng.u64(..30) };
+        let lately = self.rng.i64((self.released - 10).max(0)..=self.released);
+        let delivery = RetryPlace::in_stream(self.rng.u16(..3), STREAM, lately);
         let offset = self.rng.i64(0..25);
-        let member = ["m1", "m2", "m3"][self.rng.usize(..3)].into();
         let input = match self.rng.u8(..14) {
-            0..4 => {
+            0..5 => {
                 let named = match self.rng.u8(..6) {
                     0 => NackTarget::Nothing,
-                    1 | 2 => NackTarget::Lane(lane),
+                    1 | 2 => NackTarget::Delivery(delivery),
                     _ => NackTarget::Origin(Origin { topic: "t".into(), partition: 0, offset }),
                 };
                 let want = RequestedDelay { level: (offset == 7).then_some(-1), delay_ms: None };
@@ -112,26 +116,18 @@ impl World {
                 let by = Reporter { member: None, client: "c".into() };
                 LedgerInput::Nacks { group, by, nacks: vec![nack] }
             }
-            4 => LedgerInput::Join { group, member },
-            5 if self.rng.bool() => LedgerInput::Leave { group, member },
-            5 if self.rng.bool() => LedgerInput::Silent { group, member },
-            6 | 7 => {
-                let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
-                LedgerInput::Take {
-                    group,
-                    from: next.unwrap_or(lane),
-                    max: 2,
-                    company: OtherDeliveries::Old,
-                }
+            5..8 => {
+                let due = self.ledger.store().due(&group, WallMs(self.now), 3);
+                let Some(id) = self.rng.choice(due) else { return self.tick() };
+                let (partition, offset) = (self.rng.u16(..3), self.released);
+                self.released += 1;
+                LedgerInput::Release { id, place: RetryPlace::in_stream(partition, STREAM, offset) }
             }
-            8 => {
-                let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
-                LedgerInput::LaneCommit { group, up_to: next.unwrap_or(lane) }
+            8 => LedgerInput::RetryCommit { group, up_to: delivery },
+            13 => {
+                let streams = if self.rng.u8(..4) == 0 { Vec::new() } else { vec![STREAM; 3] };
+                LedgerInput::RetryTopicServed { group, streams }
             }
-            13 => LedgerInput::Aborted {
-                group,
-                up_to: LaneOffset { sequence: lane.sequence + 1, ..lane },
-            },
             9 => LedgerInput::OriginCommit { group, topic: "t".into(), partition: 0, offset },
             10 => self.delete_a_dead_letter(&group),
             12 => return self.room(),
@@ -248,7 +244,7 @@ impl World {
         let kept = facts.iter().filter(|(seq, _)| !self.log.released.borrow().contains(seq));
         let (tombstones, rest): (Vec<_>, Vec<_>) =
             kept.partition(|(_, fact)| matches!(fact, Fact::Forgotten { .. }));
-        assert!(rest.len() <= 2 * live.entries.len() + 2 * live.slots.len() + 1);
+        assert!(rest.len() <= 2 * live.entries.len() + 1);
         let forgotten: BTreeSet<EntryId> = facts
             .values()
             .filter_map(|fact| match fact {
@@ -272,7 +268,7 @@ impl World {
 #[test]
 fn a_replay_without_released_facts_gives_the_same_state() {
     let (mut gone, mut tombstones_gone, mut dead, mut ended) = (0, 0, 0, 0);
-    for seed in 0..12 {
+    for seed in 0..16 {
         let mut world = World::new(seed);
         for _ in 0..300 {
             world.step();
@@ -304,7 +300,7 @@ fn only_the_last_tombstone_remains_when_all_entries_are_forgotten() {
         world.step();
     }
     let groups = ["keeps", "drops", "bound"].map(GroupId::from);
-    for group in groups.clone() {
+    for group in groups {
         for entry in entries_of(&world.ledger, &group) {
             world.ledger.store_mut().remove(entry.id);
             let cause = crate::retry::Cause {
@@ -327,9 +323,7 @@ fn only_the_last_tombstone_remains_when_all_entries_are_forgotten() {
     }
     let facts = world.log.facts.borrow();
     let left = |wanted: fn(&Fact) -> bool| facts.values().filter(|fact| wanted(fact)).count();
-    let slots: usize = groups.iter().map(|group| world.ledger.slots(group).len()).sum();
-    assert!(left(|fact| matches!(fact, Fact::Entry { .. })) <= slots, "at most a slot's hand-out");
-    let tombstones = left(|fact| matches!(fact, Fact::Forgotten { .. }));
-    assert!((1..=1 + slots).contains(&tombstones), "{tombstones}");
-    assert!(world.ledger.store().groups().len() <= 3);
+    assert_eq!(left(|fact| matches!(fact, Fact::Entry { .. })), 0);
+    assert_eq!(left(|fact| matches!(fact, Fact::Forgotten { .. })), 1);
+    assert_eq!(world.ledger.store().groups(), []);
 }

@@ -105,8 +105,6 @@ struct Pause {
 #[derive(Clone, Copy, Debug)]
 struct TestBatch {
     left: u32,
-    /// No first delivery had an outcome in time, so retries are delivered as well.
-    has_retries: bool,
 }
 
 impl Breaker {
@@ -185,13 +183,13 @@ impl Breaker {
         now: MonoMs,
         settings: &BreakerSettings,
     ) -> Option<Turnover> {
-        let has_retries = self.pause.as_ref().filter(|pause| pause.until <= now)?.test.is_some();
-        // Without an outcome more records are delivered, retries among them.
-        if has_retries && let Some(turnover) = self.judge(now, settings, true) {
+        let is_testing = self.pause.as_ref().filter(|pause| pause.until <= now)?.test.is_some();
+        // Without an outcome more records are delivered.
+        if is_testing && let Some(turnover) = self.judge(now, settings, true) {
             return Some(turnover);
         }
         let pause = self.pause.as_mut()?;
-        pause.test = Some(TestBatch { left: settings.rules.min, has_retries });
+        pause.test = Some(TestBatch { left: settings.rules.min });
         pause.until = now.plus(settings.patience_ms);
         Some(Turnover::Tested)
     }
@@ -210,12 +208,6 @@ impl Breaker {
     pub(in crate::retry) fn room(&self) -> Option<u32> {
         let pause = self.pause.as_ref()?;
         Some(pause.test.map_or(0, |batch| batch.left))
-    }
-
-    /// Retries that may leave now; `None`: any number.
-    pub(in crate::retry) fn retry_room(&self) -> Option<u32> {
-        let pause = self.pause.as_ref()?;
-        Some(pause.test.filter(|batch| batch.has_retries).map_or(0, |batch| batch.left))
     }
 
     /// When [`Breaker::handle_timeout`] is due.
@@ -309,7 +301,7 @@ mod tests {
         }
         assert_eq!(breaker.outcomes, DeliveryOutcomes { handled: 25, failed: 25 }, "they fade");
         assert_eq!(breaker.note(NOW, &SETTINGS, failed(1)), Some(Turnover::Paused));
-        assert_eq!((breaker.room(), breaker.retry_room()), (Some(0), Some(0)));
+        assert_eq!(breaker.room(), Some(0));
     }
 
     #[test]
@@ -332,7 +324,7 @@ mod tests {
     #[test]
     fn a_pause_ends_with_a_test_batch() {
         let (mut breaker, at) = tested();
-        assert_eq!((breaker.room(), breaker.retry_room()), (Some(20), Some(0)));
+        assert_eq!(breaker.room(), Some(20));
         breaker.given(at, &SETTINGS, 20);
         assert_eq!(breaker.room(), Some(0));
         assert_eq!(breaker.note(at, &SETTINGS, failed(10)), None);
@@ -369,13 +361,6 @@ mod tests {
             assert_eq!(breaker.handle_timeout(at.plus(4_999), &SETTINGS), None);
             assert_eq!(breaker.handle_timeout(at.plus(5_000), &SETTINGS), Some(turnover));
         }
-    }
-
-    #[test]
-    fn retries_are_tested_where_no_record_comes() {
-        let (mut breaker, at) = tested();
-        assert_eq!(breaker.handle_timeout(at.plus(5_000), &SETTINGS), Some(Turnover::Tested));
-        assert_eq!(breaker.retry_room(), Some(20));
     }
 
     #[test]

@@ -20,12 +20,6 @@ impl Detector {
         self.breaker.given(now.mono, &settings, records);
     }
 
-    /// Counts delivered retries towards the test batch.
-    pub(in crate::retry) fn count_retries_given(&mut self, now: Moment, count: usize) {
-        let Some(settings) = self.breaker_settings() else { return };
-        self.breaker.given(now.mono, &settings, u32::try_from(count).unwrap_or(u32::MAX));
-    }
-
     /// Counts the first deliveries that a commit ends: the nacked ones failed.
     pub(in crate::retry) fn count_committed(
         &mut self,
@@ -54,21 +48,6 @@ impl Detector {
         self.turn_over(now, turnover);
     }
 
-    /// Counts acknowledged retries.
-    pub(in crate::retry) fn on_lane_done(&mut self, now: Moment, count: usize) {
-        if self.breaker.is_testing() {
-            let handled = u32::try_from(count).unwrap_or(u32::MAX);
-            self.note(now, DeliveryOutcomes { handled, failed: 0 });
-        }
-    }
-
-    /// Counts a nacked retry.
-    pub(in crate::retry) fn on_lane_failed(&mut self, now: Moment) {
-        if self.breaker.is_testing() {
-            self.note(now, DeliveryOutcomes { handled: 0, failed: 1 });
-        }
-    }
-
     fn note(&mut self, now: Moment, ended: DeliveryOutcomes) {
         let Some(settings) = self.breaker_settings() else { return };
         let turnover = self.breaker.note(now.mono, &settings, ended);
@@ -85,10 +64,7 @@ impl Detector {
     fn turn_over(&mut self, now: Moment, turnover: Option<Turnover>) {
         match turnover {
             None => return,
-            Some(Turnover::Paused) => {
-                self.join_all_apart();
-                self.push(DetectorOutput::Held(true));
-            }
+            Some(Turnover::Paused) => self.push(DetectorOutput::Held(true)),
             Some(Turnover::Tested) => {}
             Some(Turnover::Closed { since }) => {
                 self.was_held(now, since);
@@ -138,13 +114,6 @@ impl Detector {
             }
         }
         Some(places)
-    }
-
-    /// Retries that a Fetch may bring now; `None`: any number.
-    pub fn lane_room(&mut self, now: Moment) -> Option<usize> {
-        self.expire_breaker(now);
-        let room = self.breaker.retry_room()?;
-        Some(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
     /// Whether failures do not count.

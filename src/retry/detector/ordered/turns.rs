@@ -39,7 +39,8 @@ impl Detector {
                 serve.push(limited(FetchDecision::Open, &grant, ask.offset));
                 continue;
             };
-            let settling = self.settling((&ask.partition, window), ask.offset, by.has_lane);
+            let is_retried = by.retry_topic.is_some();
+            let settling = self.settling((&ask.partition, window), ask.offset, is_retried);
             if let Some(settling) = settling {
                 serve.push(FetchDecision::Settle(Box::new(settling)));
                 continue;
@@ -107,11 +108,6 @@ impl Detector {
             return Some(drained);
         }
         let partition = self.next_turn(member, asked)?;
-        let patience_ms = self.rules.isolation_timeout_ms;
-        if let Some(until) = self.lanes.next_until(now.mono, member, patience_ms) {
-            return Some(until);
-        }
-        self.lanes.pass(member);
         self.windows.get_mut(&partition)?.turned_at = now.mono;
         let until = now.mono.plus(self.rules.isolation_timeout_ms);
         let is_asked = FetchPosition::names(asked, &partition);
@@ -157,8 +153,7 @@ impl Detector {
         let open =
             self.windows.values().filter(|window| window.is_held_by(member) && window.is_open());
         let patience_ms = self.rules.isolation_timeout_ms;
-        let handed = open.map(|window| window.handed_at).chain(self.lanes.given_at(member));
-        let patient = handed.map(|at| at.plus(patience_ms));
+        let patient = open.map(|window| window.handed_at.plus(patience_ms));
         patient.max().filter(|at| *at > now.mono)
     }
 
@@ -229,9 +224,9 @@ impl Detector {
         &self,
         (partition, window): (&TopicPartition, &Window),
         from: i64,
-        has_lane: bool,
+        is_retried: bool,
     ) -> Option<ExhaustedRecord> {
-        let crash = self.crash_settling((partition, window), from, has_lane);
+        let crash = self.crash_settling((partition, window), from, is_retried);
         let other = self.released_settling((partition, window), from);
         crash.into_iter().chain(other).min_by_key(|settling| settling.offset)
     }

@@ -3,7 +3,9 @@
 
 pub(super) mod verdict;
 
-use crate::model::{EntryId, GroupId, LaneOffset, Moment, Origin};
+use std::collections::BTreeSet;
+
+use crate::model::{EntryId, GroupId, Moment, Origin, RetryPlace};
 use crate::retry::{
     BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, FailureOutcome, Ladder,
     Ledger, LedgerAnswer, Nack, NackOutcome, NackTarget, NackVerdict, NamedBy, PayloadChange,
@@ -29,8 +31,9 @@ impl<S: Entries> Ledger<S> {
             return self.answer(LedgerAnswer::BadNacks(bad));
         }
         let mut outcomes = Vec::with_capacity(nacks.len());
+        let mut changed = BTreeSet::new();
         for (index, nack) in (0_u32..).zip(nacks) {
-            outcomes.extend(self.take_nack(group, (evidence, by), index, nack));
+            outcomes.extend(self.take_nack(group, (evidence, by), (index, nack), &mut changed));
         }
         debug_assert_eq!(outcomes.len(), nacks.len(), "a judged nack is taken");
         self.answer(LedgerAnswer::Nacked(outcomes));
@@ -72,8 +75,9 @@ impl<S: Entries> Ledger<S> {
                 return Ok((NackVerdict::Begin, None));
             }
             NackTarget::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
-            NackTarget::Lane(lane) => match (self.named_by_lane(group, *lane), &nack.copied) {
-                ((NamedBy::UnknownLane, None), Some(copied)) => {
+            NackTarget::Delivery(place) => match (self.named_by_place(group, *place), &nack.copied)
+            {
+                ((NamedBy::UnknownDelivery, None), Some(copied)) => {
                     let found = self.named_by_origin(group, evidence, (&copied.first, None));
                     match (copied.failures, found) {
                         (Some(failures), (_, Some(mut entry))) => {
@@ -115,12 +119,14 @@ impl<S: Entries> Ledger<S> {
         (if is_marked { NamedBy::Marked } else { NamedBy::Origin { commit_past } }, entry)
     }
 
-    fn named_by_lane(&self, group: &GroupId, lane: LaneOffset) -> (NamedBy, Option<Entry>) {
-        let id = self.store.by_lane(group, lane);
+    fn named_by_place(&self, group: &GroupId, place: RetryPlace) -> (NamedBy, Option<Entry>) {
+        let id = self.store.by_place(group, place);
         match id.and_then(|id| self.store.get(id)) {
-            None => (NamedBy::UnknownLane, None),
-            Some(entry) if entry.lanes.last() == Some(&lane) => (NamedBy::CurrentLane, Some(entry)),
-            Some(entry) => (NamedBy::OlderLane, Some(entry)),
+            None => (NamedBy::UnknownDelivery, None),
+            Some(entry) if entry.places.last() == Some(&place) => {
+                (NamedBy::CurrentDelivery, Some(entry))
+            }
+            Some(entry) => (NamedBy::OlderDelivery, Some(entry)),
         }
     }
 
@@ -132,9 +138,7 @@ impl<S: Entries> Ledger<S> {
             RetryState::Waiting { .. } | RetryState::Held { .. } | RetryState::Exported { .. } => {
                 RecordState::Waiting
             }
-            RetryState::Inflight { .. }
-            | RetryState::Alone { .. }
-            | RetryState::Released { .. } => RecordState::Inflight,
+            RetryState::Released { .. } => RecordState::Inflight,
             RetryState::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
                 let lately = self.wall() <= counted_until;
@@ -148,22 +152,19 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Applies one good nack. `None` only for a bad one, which `take_all` refuses before.
+    /// Applies one good nack. `None` only for a bad one, which `take_all` refuses before. A batch
+    /// changes an entry once: its facts are one group of the log, and a second fact of an entry
+    /// would need the place of the first.
     fn take_nack(
         &mut self,
         group: &GroupId,
         (evidence, by): (Evidence, &Reporter),
-        index: u32,
-        nack: &Nack,
+        (index, nack): (u32, &Nack),
+        changed: &mut BTreeSet<EntryId>,
     ) -> Option<NackOutcome> {
         let (verdict, known) = self.judge_nack(group, evidence, nack).ok()?;
-        let failed = match nack.named {
-            NackTarget::Lane(lane) => Some(lane),
-            // The nack names no delivery: the last one has failed.
-            _ => known.as_ref().and_then(|entry| entry.lanes.last().copied()),
-        };
-        if let Some(lane) = failed {
-            self.late.failed(group, lane);
+        if let Some(entry) = known.as_ref().filter(|entry| changed.contains(&entry.id)) {
+            return Some(NackOutcome::Nothing { id: entry.id });
         }
         let (entry, payload, bytes) = match (verdict, known) {
             (NackVerdict::Charge, Some(entry)) => {
@@ -188,6 +189,7 @@ impl<S: Entries> Ledger<S> {
             (_, known) => return known.map(|entry| NackOutcome::Nothing { id: entry.id }),
         };
         self.note_end(&entry, bytes);
+        changed.insert(entry.id);
         let evidence = if verdict == NackVerdict::Redrive { Evidence::Redrive } else { evidence };
         let outcome = outcome(entry.id, &entry.state);
         self.record(entry, evidence, Some(by), payload);

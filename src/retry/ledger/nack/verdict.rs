@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// The last delivery of the entry, by its retry-partition offset.
-    CurrentLane,
+    CurrentDelivery,
     /// An earlier delivery of the entry.
-    OlderLane,
+    OlderDelivery,
     /// A retry-partition offset that no entry remembers.
-    UnknownLane,
+    UnknownDelivery,
     /// Such an offset, whose copied headers name the record.
     Copied {
         /// The headers count all failures of the entry, or more.
@@ -89,21 +89,23 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         // the nack names a delivery, and there was none
         (_, RecordState::Inferred) if !named.is_the_origin() => Refuse,
         // the current delivery | Inflight, or Committed ≤ consume_timeout ago | charge
-        (NameKind::CurrentLane, RecordState::Inflight | RecordState::CommittedLately) => Charge,
+        (NameKind::CurrentDelivery, RecordState::Inflight | RecordState::CommittedLately) => Charge,
         // the entry has left that delivery: an older one
         (
-            NameKind::CurrentLane,
+            NameKind::CurrentDelivery,
             RecordState::Waiting
             | RecordState::Dead
             | RecordState::DeadLongAgo
             | RecordState::Discarded,
         ) => Acknowledge,
         // final longer ago than a failure is charged: an acceptance would lose the failure
-        (NameKind::CurrentLane, RecordState::CommittedLongAgo) => Refuse,
+        (NameKind::CurrentDelivery, RecordState::CommittedLongAgo) => Refuse,
         // an older delivery of the entry | any | acknowledge, charge nothing
-        (NameKind::OlderLane, seen) if seen != RecordState::None => Acknowledge,
+        (NameKind::OlderDelivery, seen) if seen != RecordState::None => Acknowledge,
         // an entry no longer remembered is refused, never begun at 0
-        (NameKind::CurrentLane | NameKind::OlderLane | NameKind::UnknownLane, _) => Refuse,
+        (NameKind::CurrentDelivery | NameKind::OlderDelivery | NameKind::UnknownDelivery, _) => {
+            Refuse
+        }
         // the origin | none | first failure, also when the commit came first
         (NameKind::Origin { .. }, RecordState::None) => Begin,
         // the origin, or its offset in metadata | inferred failures only, not delivered since |
@@ -147,9 +149,9 @@ mod tests {
         };
         // none waiting inflight lately long-ago dead dead-long discarded inferred
         let table = [
-            (NameKind::CurrentLane, [R, A, C, C, R, A, A, A, R]),
-            (NameKind::OlderLane, [R, A, A, A, A, A, A, A, R]),
-            (NameKind::UnknownLane, [R, R, R, R, R, R, R, R, R]),
+            (NameKind::CurrentDelivery, [R, A, C, C, R, A, A, A, R]),
+            (NameKind::OlderDelivery, [R, A, A, A, A, A, A, A, R]),
+            (NameKind::UnknownDelivery, [R, R, R, R, R, R, R, R, R]),
             (NameKind::Copied { is_last: true }, [B, C, C, C, C, A, A, A, A]),
             (NameKind::Copied { is_last: false }, [B, A, A, A, A, A, A, A, A]),
             (NameKind::Origin { commit_past: false }, [B, A, A, A, A, A, A, A, F]),

@@ -211,7 +211,7 @@ fn settling(offset: i64) -> FetchDecision {
         offset,
         reconsume_times: 5,
         disposition: Disposition::SeekBack,
-        evidence: Evidence::Timeout,
+        evidence: Evidence::Nack,
         history: Vec::new(),
         is_retried: false,
         window: WindowRecord::default(),

@@ -59,7 +59,7 @@ enum MarkerRefusal {
     #[error("the records it names are too many bytes together: name fewer in one commit")]
     TooMuch,
     #[error("the group has no retries here (retry.delivery: off)")]
-    NoLane,
+    RetriesOff,
     #[error("the cluster does not let this client READ the group")]
     Denied,
     #[error("{0}; the client tries again")]
@@ -90,7 +90,7 @@ impl MarkerRefusal {
             Self::Bad(BadMark::TooLong { .. }) | Self::TooMuch => "too_large",
             Self::Bad(_) => "malformed",
             Self::NoRecord(_) | Self::NoHandOut(_) | Self::Nack(..) => "unknown_record",
-            Self::NoLane => "no_lane",
+            Self::RetriesOff => "retries_off",
             Self::Denied => "denied",
             Self::Later(_) => "not_now",
         }
@@ -222,7 +222,7 @@ impl<'a> CommitMarkers<'a> {
     fn begin(&mut self, one: MarkedPartition) -> Option<MarkerRequest> {
         let MarkedPartition { named, committed, metadata } = one;
         let is_on = self.router.has_retry_topic(self.group);
-        let read = if is_on { Ok(()) } else { Err(MarkerRefusal::NoLane) };
+        let read = if is_on { Ok(()) } else { Err(MarkerRefusal::RetriesOff) };
         let mark = match read.and_then(|()| Ok(read_mark(&metadata)?)) {
             Ok(mark) => mark,
             Err(refusal) => {
