@@ -88,6 +88,7 @@ fn nothing_is_lost_for_any_seed() {
     let (ended, crashes) = (sum(|ran| ran.held.1), sum(|ran| ran.crashes));
     println!("sim: {released} released, {unnoted} batches not noted, {postponed} nacks postponed");
     println!("sim: {crashes} crashes, {held} held, {ended} of them dead letters");
+    println!("sim: {} seeds, 0 failed", all.len());
     let is_short = u64::try_from(all.len()).unwrap() < SEEDS;
     let counts = [released / 100, unnoted, postponed, held, ended];
     assert!(is_short || !counts.contains(&0), "too little happened: {counts:?}");
@@ -104,7 +105,6 @@ fn sound<T: Send>(seeds: Range<u64>, test: &str, run: impl Fn(u64) -> T + Sync) 
         ran
     });
     let ran: Vec<T> = ran.into_iter().flatten().collect();
-    println!("sim: {test}: {} of {count} seeds are sound", ran.len());
     assert_eq!(u64::try_from(ran.len()).unwrap(), count, "the seeds above failed");
     ran
 }
@@ -134,8 +134,11 @@ fn transactions_are_whole_for_any_seed() {
     let crashes: usize = all.iter().map(|ran| ran.crashes as usize).sum();
     let committed: usize = all.iter().map(|ran| ran.committed).sum();
     let aborted: usize = all.iter().map(|ran| ran.aborted).sum();
-    println!("sim: transactions: {crashes} crashes, {committed} committed, {aborted} aborted");
     let least = all.len();
+    println!(
+        "sim: transactions: {least} seeds, 0 failed, {crashes} crashes, {committed} committed, \
+         {aborted} aborted"
+    );
     let is_enough = committed > 10 * least && aborted > 10 * least && crashes > 2 * least;
     assert!(is_enough, "too little happened: {crashes}, {committed}, {aborted}");
 }
@@ -148,7 +151,7 @@ fn a_dead_letter_is_cut_or_passed_for_any_seed() {
     let all = sound(seeds, "cut_or_passed", |seed| detector::run(seed, detector::Cut::Disk));
     let crashes: usize = all.iter().map(|ran| ran.crashes).sum();
     let stops: usize = all.iter().map(|ran| ran.stops).sum();
-    println!("sim: detector: {crashes} crashes, {stops} stops");
+    println!("sim: detector: {} seeds, 0 failed, {crashes} crashes, {stops} stops", all.len());
     assert!(all.len() < 25 || (crashes > 0 && stops > 0), "too little happened");
 }
 
