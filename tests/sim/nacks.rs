@@ -87,7 +87,10 @@ impl Model {
     fn judge_copied(&self, group: &GroupId, (origin, count): &(Origin, u32)) -> Verdict {
         let Some(id) = self.of_origin(group, origin) else { return Verdict::Begin };
         let record = &self.records[&id];
-        let is_over = matches!(record.stands, ModelState::Dead(_) | ModelState::Discarded(_));
+        let is_over = matches!(
+            record.stands,
+            ModelState::Dead(_) | ModelState::Discarded(_) | ModelState::Held(..)
+        );
         let is_last = *count >= record.count;
         if is_over || !is_last { Verdict::Keep(id) } else { Verdict::Charge(id, *count) }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::EntryId;
-use crate::retry::{Disposition, Evidence, RetryState};
+use crate::retry::{CopiedDelivery, Disposition, Evidence, RetryState};
 
 /// A quota for two records of 1000 bytes.
 const TWO: u64 = 20_000;
@@ -45,8 +45,13 @@ fn an_exhausted_record_over_the_quota_is_held_uncharged() {
     assert_eq!(outcome, NackOutcome::Held { id: entry.id });
     assert_eq!((entry.reconsume_times, entry.reason.as_deref()), (1, Some("no stock")));
     assert_eq!((entry.due(), entry.expires, entry.is_settled()), (None, None, false));
-    // A repeated nack changes nothing.
-    assert_eq!(rig.nack(last), Ok(NackOutcome::Nothing { id: entry.id }));
+    // A repeated nack changes nothing, also from another sidecar's topic.
+    let copied = Some(CopiedDelivery { first: order(1), failures: Some(1) });
+    let unknown = fail_delivery(RetryPlace::in_stream(0, STREAM + 1, 0));
+    for again in [last, sized(Nack { copied, ..unknown })] {
+        rig.advance(1);
+        assert_eq!(rig.nack(again), Ok(NackOutcome::Nothing { id: entry.id }));
+    }
     rig.advance(7_200_000);
     assert_eq!(rig.release(), []);
     assert_eq!(rig.only(), entry);

@@ -81,7 +81,9 @@ impl<S: Entries> Ledger<S> {
                     let found = self.named_by_origin(group, evidence, (&copied.first, None));
                     match (copied.failures, found) {
                         (Some(failures), (_, Some(mut entry))) => {
-                            let is_last = failures >= entry.reconsume_times;
+                            // The last failure of a held entry is known, and not counted yet.
+                            let is_held = matches!(entry.state, RetryState::Held { .. });
+                            let is_last = failures >= entry.reconsume_times && !is_held;
                             // Another sidecar has counted those above.
                             entry.reconsume_times = entry.reconsume_times.max(failures);
                             (NamedBy::Copied { is_last }, Some(entry))
