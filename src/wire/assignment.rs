@@ -15,8 +15,6 @@ use crate::wire::reader::{ReadError, Reader, length};
 
 /// The first version with owned partitions (KIP-429).
 const OWNED_SINCE: i16 = 1;
-/// Length of the generation in a sticky assignor's user data, since its version 1.
-const GENERATION_BYTES: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPartitions {
@@ -71,33 +69,6 @@ impl Subscription {
             None
         };
         Ok(Self { version, topics, user_data, owned, rest: bytes.slice_ref(r.rest()) })
-    }
-
-    /// Removes topics from the owned partitions; the subscription keeps them.
-    pub fn strip_owned(&mut self, drops: impl Fn(&str) -> bool) {
-        if let Some(owned) = &mut self.owned {
-            owned.retain(|entry| !drops(entry.topic.as_str()));
-        }
-    }
-
-    /// Removes topics from a sticky assignor's user data: the member's last assignment, and its
-    /// generation. Bytes of any other form stay unchanged.
-    pub fn strip_remembered(&mut self, drops: impl Fn(&str) -> bool) {
-        let Some(data) = &self.user_data else { return };
-        let mut r = Reader::new(data);
-        let Ok(mut given) = topic_partitions(&mut r) else { return };
-        let generation = r.rest();
-        if !matches!(generation.len(), 0 | GENERATION_BYTES) {
-            return;
-        }
-        let before = given.len();
-        given.retain(|entry| !drops(entry.topic.as_str()));
-        if given.len() < before {
-            let mut out = BytesMut::new();
-            put_topic_partitions(&mut out, &given);
-            out.put_slice(generation);
-            self.user_data = Some(out.freeze());
-        }
     }
 
     pub fn to_bytes(&self) -> Bytes {
@@ -303,49 +274,6 @@ mod tests {
             );
             assert_eq!(seen.user_data, Some(Bytes::from_static(&[1, 2, 3])));
             assert!(bytes.is_empty());
-        }
-    }
-
-    #[test]
-    fn stripped_owned_partitions_leave_the_rest_of_a_subscription() {
-        let mut of = Subscription::parse(&subscription(3)).unwrap();
-        of.strip_owned(|topic| topic == "reprise.retry.g");
-        let mut bytes = of.to_bytes().slice(2..);
-        let seen = ConsumerProtocolSubscription::decode(&mut bytes, 3).unwrap();
-        assert_eq!(seen.owned_partitions.len(), 1);
-        assert_eq!((seen.topics.len(), seen.generation_id), (2, 7));
-        assert_eq!(seen.rack_id.as_deref(), Some("rack"));
-    }
-
-    #[test]
-    fn sticky_user_data_is_stripped_and_other_data_stays() {
-        let entry = |topic: &str| TopicPartitions { topic: topic.into(), partitions: vec![0, 3] };
-        let remembered = |topics: &[&str], behind: &[u8]| {
-            let mut out = BytesMut::new();
-            let all: Vec<_> = topics.iter().map(|topic| entry(topic)).collect();
-            put_topic_partitions(&mut out, &all);
-            out.put_slice(behind);
-            Some(out.freeze())
-        };
-        let stripped = |data: Option<Bytes>| {
-            let mut of = Subscription::to(vec!["orders".into()]);
-            of.user_data = data;
-            of.strip_remembered(|topic| topic == "reprise.retry.g");
-            of.user_data
-        };
-        for generation in [&[][..], &[0, 0, 0, 9]] {
-            assert_eq!(
-                stripped(remembered(&["orders", "reprise.retry.g"], generation)),
-                remembered(&["orders"], generation)
-            );
-        }
-        for other in [
-            None,
-            Some(Bytes::from_static(&[0, 0, 0, 9])),
-            remembered(&["reprise.retry.g"], &[1]),
-            Some(Bytes::from_static(b"not a list of topics")),
-        ] {
-            assert_eq!(stripped(other.clone()), other);
         }
     }
 

@@ -165,7 +165,11 @@ impl Driver {
         let now = self.clock.now();
         let Some(topic) = self.mover.topics.get_mut(&batch.group) else { return Ok(()) };
         // A lost topic's batch may end when its retries are on their way into the next topic.
-        topic.sent.retain(|id, stream| *stream != batch.stream || !batch.ids.contains(id));
+        for id in &batch.ids {
+            if topic.sent.get(id) == Some(&batch.stream) {
+                topic.sent.remove(id);
+            }
+        }
         let of = topic.partitions.get_mut(usize::from(batch.partition));
         let Some(of) = of.filter(|of| of.stream == batch.stream) else { return Ok(()) };
         of.is_sending = false;

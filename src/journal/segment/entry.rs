@@ -93,11 +93,6 @@ impl NewEntry {
         Self { head, failure, ..self }
     }
 
-    #[must_use]
-    pub fn with_kind(self, kind: EntryKind) -> Self {
-        Self { kind, ..self }
-    }
-
     /// Metadata that the owner encodes about the body.
     pub fn head(&self) -> &Bytes {
         &self.head

@@ -76,9 +76,7 @@ impl Detector {
     /// planned again, also after its client has died.
     pub(in crate::retry) fn note_fetch(&mut self, now: Moment, by: &MemberFetch) {
         let Some(known) = self.members.get_mut(&by.member) else { return };
-        if known.retry_topic != by.retry_topic {
-            known.retry_topic.clone_from(&by.retry_topic);
-        }
+        known.retry_topic.clone_from(&by.retry_topic);
         if known.alive < by.came {
             self.note_alive(now, &by.member);
         }

@@ -56,7 +56,7 @@ mod tests {
             }
             for place in &entry.places {
                 let other = places.insert((group, *place), id);
-                assert_eq!(other, None, "a place offset names one entry");
+                assert_eq!(other, None, "a place names one entry");
                 assert_eq!(ledger.store.by_place(group, *place), Some(*id));
             }
             let waits = ledger.store.due(group, WallMs(i64::MAX), usize::MAX).contains(id);

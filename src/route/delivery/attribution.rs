@@ -193,7 +193,7 @@ impl Router {
         topics.filter(|topic| !self.names.is_ours(topic)).collect()
     }
 
-    /// Whether a failure of this member moves to the retry topic instead of staying in place.
+    /// The retry topic to which failures of this member move; `None`: they stay in place.
     fn subscribed_retry_topic(&self, candidate: &OwnerCandidate) -> Option<TopicName> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let in_place = policies.of(&candidate.group).in_place;

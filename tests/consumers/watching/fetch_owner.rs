@@ -337,9 +337,9 @@ fn a_group_without_inference_is_neither_watched_nor_counted() {
     bind(&server, 1, &[&member]);
     let known = conn(Some(1), None);
     let before = unattributed(&server);
-    for place in [RetryDelivery::Off, RetryDelivery::Topic] {
-        server.reload_with(|config| config.retry.delivery = place);
-        assert_eq!(owner(&server, &known, &["orders"]), None, "{place:?}");
+    for delivery in [RetryDelivery::Off, RetryDelivery::Topic] {
+        server.reload_with(|config| config.retry.delivery = delivery);
+        assert_eq!(owner(&server, &known, &["orders"]), None, "{delivery:?}");
         member.client.fetch("orders", 0, 0, 0);
         assert_eq!(unattributed(&server), before);
     }

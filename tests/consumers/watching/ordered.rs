@@ -303,25 +303,29 @@ fn a_withheld_reset_redelivers_no_settled_record() {
 }
 
 /// Turns the order off, so that no partition waits.
-fn turned_off(place: RetryDelivery) -> impl Fn(&mut reprise::config::Config) {
-    move |config| (config.retry.delivery, config.retry.order.mode) = (place, OrderMode::Off)
+fn turned_off(delivery: RetryDelivery) -> impl Fn(&mut reprise::config::Config) {
+    move |config| (config.retry.delivery, config.retry.order.mode) = (delivery, OrderMode::Off)
 }
 
 fn leaving_order_mode_neither_waits_nor_loses_records() {
-    for place in [RetryDelivery::Topic, RetryDelivery::Auto] {
+    for delivery in [RetryDelivery::Topic, RetryDelivery::Auto] {
         for restarts in [false, true] {
             let (mut server, mut member) = shop(&rules("", ""));
             assert_eq!(member.commit("orders", 0, 1), 0);
             nack(&mut member);
             if restarts {
-                server.restart_with(turned_off(place));
+                server.restart_with(turned_off(delivery));
                 member.client = server.client();
                 member.join(PARTITIONS);
             } else {
-                server.reload_with(turned_off(place));
+                server.reload_with(turned_off(delivery));
             }
             assert_eq!(member.commit("orders", 0, 4), 0);
-            assert_eq!(member.position_of("orders", 0), 4, "{place:?}, {restarts}: it is passed");
+            assert_eq!(
+                member.position_of("orders", 0),
+                4,
+                "{delivery:?}, {restarts}: it is passed"
+            );
             let mut kept = Vec::new();
             until("an entry", || {
                 kept = server.pending("shop");

@@ -17,7 +17,7 @@ mod log;
 mod outage;
 mod random;
 mod resets;
-mod retries;
+pub(crate) mod retries;
 mod retry_topic;
 mod spoken;
 mod stalled;

@@ -7,7 +7,8 @@ use reprise::retry::detector::{
     DeliveredRange, FetchDecision, FetchPosition, GroupObservation, MemberFetch,
 };
 
-use crate::outage::world::{RetryWay, World, retry_partition};
+use crate::inference::retries::retry_partition;
+use crate::outage::world::{RetryWay, World};
 
 /// The most records of one partition in an answer.
 const BATCH: i64 = 100;

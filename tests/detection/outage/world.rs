@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use reprise::model::{GroupId, Moment, MonoMs, Origin, RetryPlace, TopicPartition, WallMs};
+use reprise::model::{Moment, MonoMs, Origin, TopicPartition, WallMs};
 use reprise::retry::detector::{
     DeliveredRange, Detector, DetectorOutput as Told, ExhaustedRecord, GroupObservation, Rules,
 };
@@ -13,6 +13,7 @@ use reprise::retry::{
 };
 
 use crate::btree_entries::BTreeEntries;
+use crate::inference::retries::{delivery, retry_partition, shop};
 use crate::outage::member::Member;
 
 /// Time between two steps of the world.
@@ -79,20 +80,6 @@ pub(crate) struct Ran {
 
 pub(crate) fn of(partition: i32) -> TopicPartition {
     TopicPartition { topic: "orders".into(), partition }
-}
-
-/// The partition of the group's retry topic.
-pub(crate) fn retry_partition() -> TopicPartition {
-    TopicPartition { topic: "reprise.retry.shop".into(), partition: 0 }
-}
-
-/// The delivery at an offset of the retry topic.
-fn delivery(offset: i64) -> RetryPlace {
-    RetryPlace::in_stream(0, 7, offset)
-}
-
-pub(crate) fn shop() -> GroupId {
-    "shop".into()
 }
 
 pub(crate) struct World {

@@ -211,7 +211,7 @@ fn a_returning_static_member_fences_its_predecessor_without_a_rebalance() {
     rebalance(&mut [&mut again], PARTITIONS);
     assert_eq!(again.generation, follower.generation, "no new generation");
     assert_ne!(again.id, follower.id);
-    assert_eq!(again.assigned, follower.assigned, "the same partitions, the same place");
+    assert_eq!(again.assigned, follower.assigned, "the same partitions");
     assert_eq!(other.heartbeat(), 0);
     assert_eq!(follower.heartbeat(), ResponseError::FencedInstanceId.code());
     let fenced = follower.commit("orders", 0, 1);
@@ -234,7 +234,7 @@ fn a_restart_within_the_session_timeout_keeps_the_group_stable() {
     (a.client, b.client) = (server.client(), server.client());
     assert_eq!((a.heartbeat(), b.heartbeat()), (0, 0), "the same generation {generation}");
     assert_eq!(a.position_of("orders", 0), 7);
-    assert_eq!(a.position(), from, "the place goes on where it was");
+    assert_eq!(a.position(), from, "its position stays where it was");
     let open = a.retries();
     assert_eq!(open[0].offset, from, "the same hand-out, not another one");
     assert_eq!(open[0].number("x-retry-attempt"), 2);

@@ -217,8 +217,8 @@ fn list_offsets_is_answered_in_every_version() {
         let none = client.list_offset_at(version, "nowhere", 0, -2);
         assert_eq!(none.error_code, ResponseError::UnknownTopicOrPartition.code());
         assert_eq!((none.offset, none.timestamp, none.leader_epoch), (-1, -1, -1));
-        let place = client.list_offset_at(version, "reprise.retry.shop", 0, -2);
-        assert_eq!((place.error_code, place.offset), (0, 0), "v{version}");
+        let listed = client.list_offset_at(version, "reprise.retry.shop", 0, -2);
+        assert_eq!((listed.error_code, listed.offset), (0, 0), "v{version}");
         let unknown = ResponseError::UnsupportedVersion.code();
         for (word, since, offset) in [(-3, 7, 0), (-4, 8, 0), (-5, 9, -1), (-6, i16::MAX, -1)] {
             let told = client.list_offset_at(version, "orders", 0, word);

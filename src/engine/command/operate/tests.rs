@@ -1,8 +1,5 @@
 //! Dead letters and their topic, with a log on a disk in memory, stepped by the test.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use super::*;
 use crate::clock::{Clock, Hand};
 use crate::engine::audit;
@@ -65,19 +62,14 @@ impl House {
         Self::open_at(disk, WallMs(1_000))
     }
 
-    /// Steps the driver and the writer until the answer arrives; `None` when the power went.
+    fn step(&mut self) {
+        self.driver.step();
+        self.writer.step();
+    }
+
+    /// The answer; `None` when the power went.
     fn ask<T>(&mut self, asked: impl Future<Output = Result<T, EngineError>>) -> Option<T> {
-        let mut asked = pin!(asked);
-        for _ in 0..20 {
-            if let Poll::Ready(answer) =
-                asked.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-            {
-                return answer.ok();
-            }
-            self.driver.step();
-            self.writer.step();
-        }
-        None
+        answered(asked, || self.step())?.ok()
     }
 
     /// Makes dead letters from `orders-0@0` on.
@@ -139,11 +131,8 @@ impl House {
     fn consume(&mut self) -> Vec<(String, u32)> {
         let engine = self.engine.clone();
         engine.reads_retries(&shop(), self.driver.clock.now().mono);
-        let step = || {
-            self.driver.step();
-            self.writer.step();
-        };
-        let Some(batch) = answered(engine.next_release(), step) else { return Vec::new() };
+        let next = engine.next_release();
+        let Some(batch) = answered(next, || self.step()) else { return Vec::new() };
         let told = batch.records.iter().map(|record| {
             let count = record.headers.last("x-retry-redrive-count").flatten();
             let count = count.map_or(0, |count| String::from_utf8_lossy(&count).parse().unwrap());
@@ -271,8 +260,7 @@ fn a_discarded_letter_leaves_after_a_day_unless_restored() {
     assert_eq!(house.offsets(), [0, 1, 2, 3]);
     house = reopened(house, &disk);
     house.hand.advance(RESTORE_MS);
-    house.driver.step();
-    house.writer.step();
+    house.step();
     assert_eq!(house.offsets(), [1, 3]);
     assert_eq!(house.count(StateKind::Dead), 2);
     assert_eq!(house.letters()[0].1, "order 1", "its bytes are those of the letter");
@@ -361,8 +349,7 @@ fn run(disk: &MemDisk, gone: &mut Vec<i64>) -> Option<()> {
     house.operate(Action::Redrive, &[1])?;
     house.operate(Action::Discard, &[2])?;
     house.hand.advance(RESTORE_MS);
-    house.driver.step();
-    house.writer.step();
+    house.step();
     gone.push(2);
     house.operate(Action::Restore, &[3])?;
     Some(())
