@@ -276,7 +276,8 @@ impl Judge {
     pub(crate) fn commit(&mut self, client: &mut Client) {
         client.send("commit");
         let refused = client.answer().err();
-        let (brokers_die, retry_topic) = (self.brokers_die, self.scene.retry_topic());
+        // A broker that dies may have stored the commit: the record then does not come again.
+        let may_be_stored = self.brokers_die;
         let orders = &mut self.orders;
         self.open.retain(|(tag, attempt), open| {
             if open.client != client.name {
@@ -294,8 +295,6 @@ impl Judge {
             if was_taken && !open.is_refused {
                 *order.excused.entry(*attempt).or_default() += 1;
             }
-            // A broker that dies may have stored the commit: the original then does not come again.
-            let may_be_stored = brokers_die && !open.partition.starts_with(&retry_topic);
             let covers = !open.is_refused || !was_taken || may_be_stored;
             // An original that comes again while its retry waits completes nothing.
             if covers && open.worked && *attempt > order.failures {
