@@ -5,10 +5,10 @@ use std::hint::black_box;
 
 use reprise::clock::Clock;
 use reprise::model::{MemberId, Moment, MonoMs, OffsetRuns, TopicPartition, WallMs};
-use reprise::retry::Policy;
 use reprise::retry::detector::{
     DeliveredRange, Detector, FetchPosition, GroupObservation, MemberFetch, Rules,
 };
+use reprise::retry::{Policy, RetrySubscription};
 
 use crate::sheet::{Goal, median};
 use crate::tell;
@@ -53,7 +53,13 @@ fn fetch_us(partitions: i32) -> f64 {
 fn joined(detector: &mut Detector, now: Moment, member: i32) -> MemberFetch {
     let id = MemberId::new(&format!("m{member}"));
     detector.handle(now, GroupObservation::Assigned { member: id.clone(), epoch: 1 });
-    MemberFetch { member: id, came: now.mono, conn: 1, max_wait_ms: 500, retry_topic: None }
+    MemberFetch {
+        member: id,
+        came: now.mono,
+        conn: 1,
+        max_wait_ms: 500,
+        retries: RetrySubscription::default(),
+    }
 }
 
 fn fetch(detector: &mut Detector, now: Moment, by: &MemberFetch, first: i32, offset: i64) {

@@ -1,7 +1,7 @@
 //! The demo's application: an ordinary Kafka consumer with one more topic in its subscription.
 //!
-//! A failed record is produced to `reprise.retry.shop` and comes back later through the same
-//! consumer.
+//! A failed record is produced to `reprise.retry.shop--orders` and comes back later through the
+//! same consumer.
 
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};

@@ -8,8 +8,8 @@ pub const TOPIC: &str = "orders";
 pub const PARTITIONS: u32 = 3;
 /// Group of the shop.
 pub const GROUP: &str = "shop";
-/// Retry topic of the shop's group.
-pub const RETRY_TOPIC: &str = "reprise.retry.shop";
+/// Retry topic of the shop's orders.
+pub const RETRY_TOPIC: &str = "reprise.retry.shop--orders";
 /// Dead letters of the shop's group.
 pub const DEAD_LETTERS: &str = "reprise.dlq.shop";
 

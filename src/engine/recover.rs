@@ -22,7 +22,7 @@ use crate::engine::renewal::Renewals;
 use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store, apply};
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::{EntryRef, Journal, JournalEntry, Tables, TablesError, TimeSlice};
-use crate::model::{EntryId, GroupId, TopicPartition};
+use crate::model::{EntryId, GroupId, RetryPair, TopicPartition};
 use crate::observe::{LogBudget, Metrics};
 use crate::retry::detector::NACKED_MAX;
 use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
@@ -123,6 +123,22 @@ impl Replay {
         let mut groups = self.ledger.store().group_ids();
         groups.retain(|group| group.as_str() != DELAYED);
         groups
+    }
+
+    /// The owners of the retry topics that entries need. Valid after the replay.
+    pub fn retry_pairs(&self, templates: &Templates) -> Vec<RetryPair> {
+        let store = self.ledger.store();
+        let mut pairs = Vec::new();
+        for group in self.groups() {
+            let is_shared = store.partitions(&group).iter().any(|of| !of.by_topic);
+            if is_shared || !templates.divides() {
+                pairs.push(RetryPair::of_group(&group));
+            } else {
+                let sources = store.sources(&group);
+                pairs.extend(sources.iter().map(|source| templates.pair(&group, Some(source))));
+            }
+        }
+        pairs
     }
 
     /// Whether a group has a retry that is not final. Valid after the replay.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::journal::{Bounds, Journal, StreamId};
-use crate::model::{GroupId, TopicName};
+use crate::model::{GroupId, RetryPair, TopicName};
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{RawRecord, build_batch};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
@@ -26,9 +26,9 @@ impl Render {
         Self { templates: Arc::new(templates) }
     }
 
-    /// The retry topic of a group.
-    pub(super) fn retry_topic(&self, group: &GroupId) -> TopicName {
-        self.templates.retry_topic(group)
+    /// The retry topic of a pair.
+    pub(super) fn retry_topic(&self, pair: &RetryPair) -> TopicName {
+        self.templates.retry_topic(pair)
     }
 
     /// The headers of a delivery.

@@ -6,6 +6,7 @@
 mod ids;
 mod moment;
 mod origin;
+mod retry_pair;
 mod retry_place;
 mod runs;
 mod secret;
@@ -14,6 +15,7 @@ mod utc;
 pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicId, TopicName, TopicPartition};
 pub use moment::{AHEAD_MS_MAX, Deadline, Moment, MonoMs, WallMs};
 pub use origin::{Origin, OriginError};
+pub use retry_pair::RetryPair;
 pub use retry_place::{RetryPartition, RetryPlace};
 pub use runs::{OffsetRuns, Sparse};
 pub use secret::{OperatorToken, Secret};

@@ -3,7 +3,7 @@
 use crate::retry::Fact;
 
 /// The version byte of a fact.
-const FACT_VERSION: u8 = 8;
+const FACT_VERSION: u8 = 9;
 /// Capacity hint: most facts are no longer.
 const USUAL_BYTES: usize = 192;
 
@@ -46,7 +46,8 @@ mod tests {
     };
 
     const AT: WallMs = WallMs(1_700_000_000_000);
-    const PLACE: RetryPlace = RetryPlace { slot: RetryPartition(2), sequence: 9 };
+    const PLACE: RetryPlace =
+        RetryPlace { partition: RetryPartition { stream: 4, index: 2, by_topic: true }, offset: 9 };
 
     fn cause(evidence: Evidence) -> Cause {
         let by = Some(Reporter { member: Some("m-1".into()), client: "app".into() });
@@ -113,7 +114,7 @@ mod tests {
             }
         }
         assert_eq!(decode_fact(&[]), Err(CodecError::Empty));
-        for other in [1, 7, 9] {
+        for other in [1, FACT_VERSION - 1, FACT_VERSION + 1] {
             assert_eq!(decode_fact(&[other, 0]), Err(CodecError::Version(other)));
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, GroupId, Origin, RetryPlace, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicName, WallMs};
 use crate::retry::{Disposition, FailureHistory, RecordShape, UNKNOWN_SHAPE};
 
 /// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
@@ -22,6 +22,8 @@ pub struct Entry {
     /// Topic, partition and offset as produced; `None` for a record produced to the retry topic
     /// itself.
     pub origin: Option<Origin>,
+    /// The topic whose retry topic the record was produced to, if it has no origin.
+    pub produced_for: Option<TopicName>,
     pub state: RetryState,
     /// Failures charged so far; a redrive sets it to 0.
     pub reconsume_times: u32,
@@ -156,6 +158,7 @@ impl Entry {
             id,
             group: group.clone(),
             origin,
+            produced_for: None,
             state,
             reconsume_times: 0,
             max_reconsume_times: 0,
@@ -216,6 +219,11 @@ impl Entry {
     /// Origin that leads to this entry; `None` after a reset has unlinked it.
     pub fn remembered_origin(&self) -> Option<&Origin> {
         if self.superseded { None } else { self.origin.as_ref() }
+    }
+
+    /// The topic whose retry topic the entry enters.
+    pub fn source(&self) -> Option<&TopicName> {
+        self.origin.as_ref().map(|origin| &origin.topic).or(self.produced_for.as_ref())
     }
 
     /// Acknowledged, dead or discarded.
@@ -299,11 +307,11 @@ mod tests {
         let state = RetryState::Committed { at: WallMs(0) };
         let mut entry = Entry::new(EntryId(1), &"g".into(), None, state);
         for n in 0..200 {
-            entry.handed_out(RetryPlace { slot: crate::model::RetryPartition(0), sequence: n });
+            entry.handed_out(RetryPlace::in_stream(0, 0, n));
             entry.failed(WallMs(1), Disposition::Rejected);
         }
         assert_eq!((entry.places.len(), entry.history.len()), (PLACES_KEPT, HISTORY_KEPT));
-        assert_eq!(entry.places.last().unwrap().sequence, 199);
+        assert_eq!(entry.places.last().unwrap().offset, 199);
         assert_eq!((entry.handouts, entry.reconsume_times), (200, 200));
     }
 }

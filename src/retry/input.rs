@@ -87,8 +87,13 @@ pub enum LedgerInput {
         /// The first unacknowledged place.
         up_to: RetryPlace,
     },
-    /// The retry topic of a group has these streams; without any it is deleted. Not answered.
-    RetryTopicServed { group: GroupId, streams: Vec<u32> },
+    /// A retry topic of a group has these streams; without any it is deleted. Not answered.
+    RetryTopicServed {
+        group: GroupId,
+        /// The topic whose retries it has; `None`: it is that of the whole group.
+        source: Option<TopicName>,
+        streams: Vec<u32>,
+    },
     /// The group's committed offset of a real partition. The engine passes every commit and reset,
     /// and after a restart each known offset once. Not answered.
     OriginCommit {

@@ -36,6 +36,7 @@ mod output;
 mod policy;
 mod rate_limit;
 mod record_shape;
+mod retry_subscription;
 pub mod suspects;
 #[cfg(test)]
 mod tests;
@@ -67,5 +68,6 @@ pub use policy::{
     Policy, RETRY_PARTITIONS, UNLIMITED, delayed,
 };
 pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};
+pub use retry_subscription::RetrySubscription;
 #[cfg(test)]
 pub(crate) use tests::entries_of;

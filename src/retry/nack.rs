@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClientId, MemberId, Origin, RetryPlace};
+use crate::model::{ClientId, MemberId, Origin, RetryPlace, TopicName};
 use crate::retry::FailureHistory;
 
 /// A message that says that a delivery failed.
@@ -16,6 +16,8 @@ pub struct Nack {
     /// Limit of retries given with this failure; `None`: the limit of the rules.
     pub max_reconsume_times: Option<u32>,
     pub reason: Option<String>,
+    /// The topic whose retry topic the nack was produced to.
+    pub produced_for: Option<TopicName>,
     /// The group's committed offset of the origin's partition, where known.
     pub committed: Option<i64>,
     /// Failures that the detector charged before.
@@ -35,6 +37,7 @@ impl Nack {
             want: RequestedDelay::default(),
             max_reconsume_times: None,
             reason: None,
+            produced_for: None,
             committed: None,
             carried: FailureHistory::default(),
             bytes: Bytes::Value,

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::config::{Config, ProduceDurability as ConfigDurability, ms};
 use crate::engine::{Driver, Engine, EngineParts, Replay, check_start_names};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
-use crate::model::{GroupId, TopicPartition};
+use crate::model::{RetryPair, TopicPartition};
 use crate::observe::Metrics;
 use crate::server::limits::size;
 use crate::server::panic_guard::Guard;
@@ -29,7 +29,7 @@ pub(super) struct DurableCore {
     pub(super) driver: Driver,
     /// The writer threads: of the retry tables first, then of the journal.
     pub(super) writers: Vec<thread::JoinHandle<()>>,
-    pub(super) groups_of_retries: Vec<GroupId>,
+    pub(super) retry_pairs: Vec<RetryPair>,
     pub(super) events: tokio::sync::mpsc::UnboundedReceiver<GroupEvent>,
 }
 
@@ -76,7 +76,7 @@ impl DurableCore {
         let flusher = guard.nice_thread("retry-tables", move || flusher.run())?;
         read_back(&recovery, &broker, &mut replay)?;
         replay.check()?;
-        let groups_of_retries = replay.groups();
+        let retry_pairs = replay.retry_pairs(templates);
         if let Some(entry) = check_start_names(&journal, templates, replay.has_retries())?
             && let Err(error) = journal.append_reserved(vec![entry])
         {
@@ -91,7 +91,7 @@ impl DurableCore {
             engine,
             driver,
             writers: vec![flusher, writer],
-            groups_of_retries,
+            retry_pairs,
             events,
         })
     }

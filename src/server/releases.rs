@@ -44,11 +44,12 @@ async fn write(
     (writer, stopped): (&mut TopicWriter, &watch::Receiver<bool>),
     batch: &ReleaseBatch,
 ) -> ReleaseOutcome {
-    let ReleaseBatch { group, topic, partition, records, .. } = batch;
+    let ReleaseBatch { pair, topic, partition, records, .. } = batch;
+    let (group, partition) = (&pair.group, partition.index);
     let (mut failures, mut unknown) = (Failures::default(), 0);
     loop {
         let now = router.clock.now().wall;
-        let error = match writer.write(upstream, topic, i32::from(*partition), records, now).await {
+        let error = match writer.write(upstream, topic, i32::from(partition), records, now).await {
             Ok(Some(base)) => return ReleaseOutcome::Written { base },
             // The records lie there at an unknown offset. A second copy is better than none.
             Ok(None) => return ReleaseOutcome::Later,
@@ -62,7 +63,7 @@ async fn write(
         }
         unknown = if is_unknown(&error) { unknown + 1 } else { 0 };
         if unknown >= UNKNOWN_MAX {
-            router.retry_topic_lost(group);
+            router.retry_topic_lost(pair);
             return ReleaseOutcome::Later;
         }
         if failures.count() == 0 && !error.is_passing() {

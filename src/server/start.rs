@@ -362,8 +362,8 @@ fn router(
 
 fn names(templates: Templates, core: &DurableCore) -> Names {
     let names = Names::new(templates, core.broker.cluster_id());
-    for group in &core.groups_of_retries {
-        names.register(group);
+    for pair in &core.retry_pairs {
+        names.register(pair);
     }
     names
 }

@@ -1,4 +1,4 @@
-//! Topic names: legality, the retry and dead-letter topics of a group, topic ids.
+//! Topic names: legality, retry and dead-letter topics, topic ids.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,18 +6,19 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::model::{GroupId, TopicName};
+use crate::model::{GroupId, RetryPair, TopicName};
 
 /// Kafka's limit on topic names, in bytes.
 pub const TOPIC_BYTES_MAX: usize = 249;
 /// The longest group that is not mangled, if the template leaves room: with the default names it is
 /// 235 bytes.
 const GROUP_BYTES_MAX: usize = 240;
-/// `-` and 16 hex digits after a mangled group.
+/// `-` and 16 hex digits after a mangled name.
 const MANGLE_BYTES: usize = 17;
 /// Bound of a template without `{group}`, which leaves readable text in a mangled name.
 const FIXED_BYTES_MAX: usize = 100;
 const GROUP: &str = "{group}";
+const TOPIC: &str = "{topic}";
 /// Namespace of the sidecar's topic ids (uuid v5); it must never change.
 const TOPIC_ID_NAMESPACE: Uuid = Uuid::from_u128(0x7265_7072_6973_4574_8f70_6963_5f69_6473);
 
@@ -31,26 +32,10 @@ pub struct Templates {
 /// A topic that the sidecar serves, recognized by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SidecarTopic {
-    /// The retry topic of the group with this key.
-    Retry(GroupKey),
-    /// The dead-letter topic of the group with this key.
-    Dlq(GroupKey),
-}
-
-/// The group's part of a topic name: the group itself, or its mangled form if it is no legal topic
-/// name. Compare it with [`Templates::key`] of a known group.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupKey(String);
-
-impl GroupKey {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The key read as a group, for keys without a stored mapping: most groups are their own key.
-    pub fn as_group(&self) -> GroupId {
-        GroupId::new(&self.0)
-    }
+    /// The retry topic of this pair, read at the first divider. A mangled name has another owner.
+    Retry(RetryPair),
+    /// The dead-letter topic of this group, unless the name is mangled.
+    Dlq(GroupId),
 }
 
 /// Reason why two templates cannot be used.
@@ -59,6 +44,15 @@ pub enum TemplateError {
     /// `{group}` does not occur exactly once.
     #[error("the topic template {template:?} must hold {GROUP} exactly once")]
     Group {
+        /// The configured template.
+        template: String,
+    },
+    /// `{topic}` occurs in a wrong place.
+    #[error(
+        "the topic template {template:?} may hold {TOPIC} once, behind {GROUP} and a divider such \
+             as `--`; that of dead letters holds none"
+    )]
+    Topic {
         /// The configured template.
         template: String,
     },
@@ -88,10 +82,14 @@ pub enum TemplateError {
 }
 
 impl Default for Templates {
-    /// `reprise.retry.{group}` and `reprise.dlq.{group}`.
+    /// `reprise.retry.{group}--{topic}` and `reprise.dlq.{group}`.
     fn default() -> Self {
-        let of = |prefix: &str| Template { prefix: prefix.to_owned(), suffix: String::new() };
-        Self { retry: of("reprise.retry."), dlq: of("reprise.dlq.") }
+        let of = |prefix: &str, divider: Option<&str>| Template {
+            prefix: prefix.to_owned(),
+            divider: divider.map(str::to_owned),
+            suffix: String::new(),
+        };
+        Self { retry: of("reprise.retry.", Some("--")), dlq: of("reprise.dlq.", None) }
     }
 }
 
@@ -99,6 +97,9 @@ impl Templates {
     /// Checks both templates and that no name matches both.
     pub fn new(retry: &str, dlq: &str) -> Result<Self, TemplateError> {
         let of = Self { retry: Template::parse(retry)?, dlq: Template::parse(dlq)? };
+        if of.dlq.divider.is_some() {
+            return Err(TemplateError::Topic { template: dlq.to_owned() });
+        }
         if of.retry.overlaps(&of.dlq) {
             let (retry, dlq) = (retry.to_owned(), dlq.to_owned());
             return Err(TemplateError::Overlap { retry, dlq });
@@ -111,36 +112,54 @@ impl Templates {
         (self.retry.text(), self.dlq.text())
     }
 
-    pub fn retry_topic(&self, group: &GroupId) -> TopicName {
-        self.retry.topic(self.key(group).as_str())
+    /// Whether each topic of a group has a retry topic of its own.
+    pub fn divides(&self) -> bool {
+        self.retry.divider.is_some()
+    }
+
+    /// The owner of the retry topic for the retries of `source` in a group.
+    pub fn pair(&self, group: &GroupId, source: Option<&TopicName>) -> RetryPair {
+        let source = source.filter(|_| self.divides()).cloned();
+        RetryPair { group: group.clone(), source }
+    }
+
+    /// The retry topic of a pair: group and topic themselves when legal and short enough. Otherwise
+    /// illegal bytes become `_`, and the cut text gets `-` and 8 bytes of a SHA-256 in hex.
+    pub fn retry_topic(&self, pair: &RetryPair) -> TopicName {
+        let Template { prefix, divider, suffix } = &self.retry;
+        let (Some(divider), Some(topic)) = (divider, &pair.source) else {
+            return self.retry.topic(&self.key(&pair.group));
+        };
+        let text = format!("{prefix}{}{divider}{topic}", pair.group);
+        let is_named = !pair.group.as_str().is_empty() && !topic.as_str().is_empty();
+        let bytes = text.len() + suffix.len();
+        if is_named && bytes <= TOPIC_BYTES_MAX && text.bytes().all(is_legal_byte) {
+            return TopicName::from(format!("{text}{suffix}"));
+        }
+        let digest = Sha256::new()
+            .chain_update(pair.group.as_str())
+            .chain_update([0])
+            .chain_update(topic.as_str())
+            .finalize();
+        let mangled = mangle(&text, TOPIC_BYTES_MAX - suffix.len(), &digest);
+        TopicName::from(format!("{mangled}{suffix}"))
     }
 
     pub fn dlq_topic(&self, group: &GroupId) -> TopicName {
-        self.dlq.topic(self.key(group).as_str())
+        self.dlq.topic(&self.key(group))
     }
 
-    /// The group's part of both topic names: the group itself when legal and short enough.
-    /// Otherwise illegal bytes become `_`, and the cut text gets `-` and 8 bytes of the group's
-    /// SHA-256 in hex.
-    pub fn key(&self, group: &GroupId) -> GroupKey {
+    /// The group's part of a topic name: the group itself when legal and short enough, otherwise
+    /// mangled as in [`Templates::retry_topic`].
+    fn key(&self, group: &GroupId) -> String {
         let fixed = self.retry.fixed_bytes().max(self.dlq.fixed_bytes());
         let bytes_max = GROUP_BYTES_MAX.min(TOPIC_BYTES_MAX - fixed);
         let text = group.as_str();
         let legal = !text.is_empty() && text.bytes().all(is_legal_byte);
         if legal && text.len() <= bytes_max {
-            return GroupKey(text.to_owned());
+            return text.to_owned();
         }
-        let mut key: String = text
-            .bytes()
-            .take(bytes_max - MANGLE_BYTES)
-            .map(|b| if is_legal_byte(b) { char::from(b) } else { '_' })
-            .collect();
-        key.push('-');
-        for byte in Sha256::digest(text.as_bytes()).iter().take(8) {
-            // A write to a String cannot fail.
-            let _ = write!(key, "{byte:02x}");
-        }
-        GroupKey(key)
+        mangle(text, bytes_max, &Sha256::digest(text.as_bytes()))
     }
 
     /// Whether the bytes of a request may hold a retry or dead-letter topic.
@@ -150,27 +169,39 @@ impl Templates {
         parts.into_iter().any(holds)
     }
 
-    /// The topics of a subscription beside ours; `None`: the group's retry topic is not among them,
-    /// or no other topic is.
+    /// The topics of a subscription beside ours; `None`: the retry topic of the whole group is not
+    /// among them, or no other topic is.
     pub fn beside_retries(
         &self,
         group: &GroupId,
         topics: &[TopicName],
     ) -> Option<BTreeSet<TopicName>> {
-        let retry = Some(SidecarTopic::Retry(self.key(group)));
-        let reads = topics.iter().any(|topic| self.owned(topic.as_str()) == retry);
+        let retry = self.retry_topic(&RetryPair::of_group(group));
+        let reads = topics.contains(&retry);
         let others = topics.iter().filter(|topic| self.owned(topic.as_str()).is_none());
         reads.then(|| others.cloned().collect()).filter(|others: &BTreeSet<_>| !others.is_empty())
     }
 
-    /// The group and kind of a topic; `None`: the sidecar does not serve it.
+    /// The kind of a topic, and its owner; `None`: the sidecar does not serve it.
     pub fn owned(&self, topic: &str) -> Option<SidecarTopic> {
         if !is_legal_topic(topic) {
             return None;
         }
-        let retry = self.retry.key(topic).map(SidecarTopic::Retry);
-        retry.or_else(|| self.dlq.key(topic).map(SidecarTopic::Dlq))
+        let retry = self.retry.owner(topic).map(SidecarTopic::Retry);
+        retry.or_else(|| self.dlq.owner(topic).map(|pair| SidecarTopic::Dlq(pair.group)))
     }
+}
+
+/// Text with `_` for illegal bytes, and a digest behind it.
+fn mangle(text: &str, bytes_max: usize, digest: &[u8]) -> String {
+    let legal = |byte| if is_legal_byte(byte) { char::from(byte) } else { '_' };
+    let mut mangled: String = text.bytes().take(bytes_max - MANGLE_BYTES).map(legal).collect();
+    mangled.push('-');
+    for byte in digest.iter().take(8) {
+        // A write to a String cannot fail.
+        let _ = write!(mangled, "{byte:02x}");
+    }
+    mangled
 }
 
 /// The journal's stream for a dead-letter topic: `engine` writes it, `broker` reads it. The name is
@@ -200,10 +231,11 @@ fn is_legal_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }
 
-/// A parsed template: `<prefix>{group}<suffix>`.
+/// A parsed template: `<prefix>{group}<suffix>` or `<prefix>{group}<divider>{topic}<suffix>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Template {
     prefix: String,
+    divider: Option<String>,
     suffix: String,
 }
 
@@ -218,16 +250,32 @@ impl Template {
         if prefix.is_empty() && suffix.is_empty() {
             return Err(TemplateError::Bare { template: owned() });
         }
-        let of = Self { prefix: prefix.to_owned(), suffix: suffix.to_owned() };
-        let legal = prefix.bytes().chain(suffix.bytes()).all(is_legal_byte);
-        if !legal || of.fixed_bytes() > FIXED_BYTES_MAX {
+        let (divider, suffix) = match suffix.split_once(TOPIC) {
+            Some((divider, suffix)) => (Some(divider.to_owned()), suffix),
+            None => (None, suffix),
+        };
+        let is_misplaced = divider.as_ref().is_some_and(String::is_empty);
+        if is_misplaced || prefix.contains(TOPIC) || suffix.contains(TOPIC) {
+            return Err(TemplateError::Topic { template: owned() });
+        }
+        if prefix.is_empty() && divider.is_some() {
+            // Any topic name with the divider would match.
+            return Err(TemplateError::Bare { template: owned() });
+        }
+        let of = Self { prefix: prefix.to_owned(), divider, suffix: suffix.to_owned() };
+        let divider = of.divider.as_deref().unwrap_or_default();
+        let legal = [prefix, suffix, divider].into_iter().flat_map(str::bytes).all(is_legal_byte);
+        let bytes = of.fixed_bytes() + of.divider.as_ref().map_or(0, String::len);
+        if !legal || bytes > FIXED_BYTES_MAX {
             return Err(TemplateError::Illegal { template: owned() });
         }
         Ok(of)
     }
 
     fn text(&self) -> String {
-        format!("{}{GROUP}{}", self.prefix, self.suffix)
+        let divider = self.divider.as_ref();
+        let topic = divider.map(|divider| format!("{divider}{TOPIC}")).unwrap_or_default();
+        format!("{}{GROUP}{topic}{}", self.prefix, self.suffix)
     }
 
     fn fixed_bytes(&self) -> usize {
@@ -243,9 +291,15 @@ impl Template {
         TopicName::from(format!("{}{key}{}", self.prefix, self.suffix))
     }
 
-    fn key(&self, topic: &str) -> Option<GroupKey> {
-        let key = topic.strip_prefix(&self.prefix)?.strip_suffix(&self.suffix)?;
-        (!key.is_empty()).then(|| GroupKey(key.to_owned()))
+    /// The owner of a topic; with several dividers in its name, the first one ends the group.
+    fn owner(&self, topic: &str) -> Option<RetryPair> {
+        let rest = topic.strip_prefix(&self.prefix)?.strip_suffix(&self.suffix)?;
+        let Some(divider) = &self.divider else {
+            return (!rest.is_empty()).then(|| RetryPair::of_group(&GroupId::new(rest)));
+        };
+        let (group, topic) = rest.split_once(divider).unwrap_or((rest, ""));
+        let source = (!topic.is_empty()).then(|| TopicName::new(topic));
+        (!group.is_empty()).then(|| RetryPair { group: GroupId::new(group), source })
     }
 
     /// Whether some name matches both: one prefix begins the other, and one suffix ends the other.
@@ -262,37 +316,33 @@ mod tests {
 
     #[test]
     fn a_legal_group_name_survives_both_topic_names() {
-        let t = Templates::default();
+        let t = shared();
         for group in ["shop", "a.b_c-D9", &"g".repeat(235)] {
             let group = GroupId::new(group);
-            assert_eq!(t.retry_topic(&group).as_str(), format!("reprise.retry.{group}"));
-            assert_eq!(
-                t.owned(t.retry_topic(&group).as_str()),
-                Some(SidecarTopic::Retry(t.key(&group)))
-            );
-            assert_eq!(
-                t.owned(t.dlq_topic(&group).as_str()),
-                Some(SidecarTopic::Dlq(t.key(&group)))
-            );
-            assert_eq!(t.key(&group).as_group(), group);
+            let pair = RetryPair::of_group(&group);
+            assert_eq!(t.retry_topic(&pair).as_str(), format!("reprise.retry.{group}"));
+            let retry = t.owned(t.retry_topic(&pair).as_str());
+            assert_eq!(retry, Some(SidecarTopic::Retry(pair)));
+            let letters = t.owned(t.dlq_topic(&group).as_str());
+            assert_eq!(letters, Some(SidecarTopic::Dlq(group)));
         }
     }
 
     #[test]
     fn other_groups_get_legal_names_of_their_own() {
-        let t = Templates::default();
+        let t = shared();
         let groups =
             ["a b", "a/b", "größe", "", &"g".repeat(236), &"h".repeat(1000), &"é".repeat(150)];
         let mut seen = std::collections::BTreeSet::new();
         for group in groups {
-            let topic = t.retry_topic(&group.into());
+            let topic = t.retry_topic(&RetryPair::of_group(&group.into()));
             assert!(is_legal_topic(topic.as_str()), "{topic}");
-            assert_ne!(t.key(&group.into()).as_str(), group);
-            assert!(t.key(&group.into()).as_str().len() <= 235);
+            assert_ne!(t.key(&group.into()), group);
+            assert!(t.key(&group.into()).len() <= 235);
             assert!(seen.insert(topic), "{group} shares its topic");
         }
         // A stored name must never change.
-        assert_eq!(t.key(&"a b".into()).as_str(), "a_b-c8687a08aa5d6ed2");
+        assert_eq!(t.key(&"a b".into()), "a_b-c8687a08aa5d6ed2");
     }
 
     #[test]
@@ -303,12 +353,55 @@ mod tests {
         ] {
             let t = Templates::new(retry, dlq).unwrap();
             let fits = GroupId::new(&"g".repeat(longest));
-            assert_eq!(t.key(&fits).as_group(), fits);
+            assert_eq!(t.key(&fits), fits.as_str());
             let longer = t.key(&GroupId::new(&"g".repeat(longest + 1)));
-            assert_ne!(longer.as_str(), "g".repeat(longest + 1));
-            let topic = t.retry.topic(longer.as_str());
+            assert_ne!(longer, "g".repeat(longest + 1));
+            let topic = t.retry.topic(&longer);
             assert!(is_legal_topic(topic.as_str()), "{topic}");
         }
+    }
+
+    fn shared() -> Templates {
+        Templates::new("reprise.retry.{group}", "reprise.dlq.{group}").unwrap()
+    }
+
+    fn pair(group: &str, topic: &str) -> RetryPair {
+        RetryPair { group: group.into(), source: Some(topic.into()) }
+    }
+
+    #[test]
+    fn each_topic_of_a_group_has_a_retry_topic() {
+        let t = Templates::default();
+        let orders = pair("shop", "orders");
+        assert_eq!(t.pair(&"shop".into(), Some(&"orders".into())), orders);
+        assert_eq!(t.retry_topic(&orders).as_str(), "reprise.retry.shop--orders");
+        let read = |name: &str| match t.owned(name) {
+            Some(SidecarTopic::Retry(pair)) => Some(pair),
+            Some(SidecarTopic::Dlq(_)) | None => None,
+        };
+        assert_eq!(read("reprise.retry.shop--orders"), Some(orders));
+        assert_eq!(read("reprise.retry.a--b--c"), Some(pair("a", "b--c")));
+        assert_eq!(read("reprise.retry.shop"), Some(RetryPair::of_group(&"shop".into())));
+        assert_eq!(read("reprise.retry.--orders"), None);
+        assert_eq!(t.dlq_topic(&"shop".into()).as_str(), "reprise.dlq.shop");
+        assert_eq!(t.texts().0, "reprise.retry.{group}--{topic}");
+    }
+
+    #[test]
+    fn pairs_without_a_legal_name_get_one_of_their_own() {
+        let t = Templates::default();
+        let long = "t".repeat(231);
+        assert_eq!(t.retry_topic(&pair("shop", &long[..229])).as_str().len(), TOPIC_BYTES_MAX);
+        let mut seen = BTreeSet::new();
+        for pair in [pair("shop", &long), pair("a b", "orders"), pair("a/b", "orders")] {
+            let name = t.retry_topic(&pair);
+            assert!(is_legal_topic(name.as_str()), "{name}");
+            assert!(name.as_str().starts_with("reprise.retry."), "{name}");
+            assert!(seen.insert(name));
+        }
+        // A stored name must never change.
+        let name = t.retry_topic(&pair("a b", "orders"));
+        assert_eq!(name.as_str(), "reprise.retry.a_b--orders-0efc914f3590bea2");
     }
 
     #[test]
@@ -358,7 +451,7 @@ mod tests {
         }
         assert!(Templates::new("{group}-retry", "{group}-dlq").is_ok());
         assert_eq!(
-            Templates::new("reprise.retry.{group}", "reprise.dlq.{group}"),
+            Templates::new("reprise.retry.{group}--{topic}", "reprise.dlq.{group}"),
             Ok(Templates::default())
         );
     }
@@ -366,9 +459,21 @@ mod tests {
     #[test]
     fn templates_that_are_no_names_are_refused() {
         let dlq = "reprise.dlq.{group}";
-        for retry in ["retry", "{group}", "a{group}{group}", "%RETRY%{group}", "x {group}"] {
+        for retry in [
+            "retry",
+            "{group}",
+            "a{group}{group}",
+            "%RETRY%{group}",
+            "x {group}",
+            "r.{group}{topic}",
+            "r.{topic}--{group}",
+            "{group}--{topic}",
+            "r.{group}--{topic}--{topic}",
+            "r.{group}/{topic}",
+        ] {
             assert!(Templates::new(retry, dlq).is_err(), "{retry}");
         }
+        assert!(Templates::new("r.{group}", "d.{group}--{topic}").is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use reprise::engine::{
     RetryPartitionLog,
 };
 use reprise::journal::{Disk, Journal, JournalOptions, StreamId, Writer};
-use reprise::model::{GroupId, MonoMs, Origin, WallMs};
+use reprise::model::{GroupId, MonoMs, Origin, RetryPair, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{LevelTable, Nack, NackTarget, Policies, Policy, Reporter, RequestedDelay};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
@@ -121,8 +121,8 @@ impl House {
     fn work(&mut self) {
         let engine = self.engine.clone();
         let topic = RetryPartitionLog { stream: StreamId(1), committed: 0 };
-        engine.serve_topic_behind(&shop(), vec![topic]);
-        engine.reads_retries(&shop(), MonoMs(0));
+        engine.serve_topic_behind(&RetryPair::of_group(&shop()), vec![topic]);
+        engine.reads_retries(&RetryPair::of_group(&shop()), MonoMs(0));
         for offset in 0..SETTLED {
             self.nack(offset, 1);
             self.pass(1);

@@ -60,7 +60,7 @@ impl Model {
         }
         for record in self.records.values_mut().filter(|record| record.group == *group) {
             if let ModelState::Released(place, _) = record.stands
-                && place.stream() != stream
+                && place.partition.stream != stream
             {
                 record.stands = ModelState::Waiting { due: self.now, delay_ms: 0, level: None };
             }
@@ -113,8 +113,9 @@ impl Model {
         let is_sent = |nack: &Nack| match &nack.named {
             NackTarget::Nothing => false,
             NackTarget::Delivery(place, copied) => {
-                let of = topic.partitions.get(&place.slot.0);
-                of.is_some_and(|of| of.is_sending && of.end <= place.offset())
+                let of = topic.partitions.get(&place.partition.index);
+                let is_ours = place.partition.stream == topic.stream;
+                of.is_some_and(|of| is_ours && of.is_sending && of.end <= place.offset)
                     || copied.as_ref().is_some_and(|(origin, _)| leaves(origin))
             }
             NackTarget::Origin(origin) => leaves(origin),
@@ -176,8 +177,8 @@ impl Model {
         let stream = topic.stream;
         for record in self.records.values_mut().filter(|record| record.group == *group) {
             if let ModelState::Released(place, _) = record.stands
-                && (place.slot, place.stream()) == (RetryPartition(partition), stream)
-                && place.offset() < offset
+                && place.partition == (RetryPartition { stream, index: partition, by_topic: false })
+                && place.offset < offset
             {
                 record.stands = ModelState::Committed(self.now);
                 record.settle_letter();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use reprise::clock::Clock;
 use reprise::engine::{NackBatch, NackRequest, ProducerSequence, ReleaseOutcome};
-use reprise::model::{GroupId, Origin, RetryPlace, TopicName, WallMs};
+use reprise::model::{GroupId, Origin, RetryPair, RetryPlace, TopicName, WallMs};
 use reprise::retry::{self, CopiedDelivery, Reporter, RequestedDelay};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 
@@ -268,13 +268,13 @@ impl Script {
     /// A Fetch of the group's retry topic.
     fn read(&mut self, group: &GroupId) -> Result<(), Cut> {
         self.world.model.topic(group).read = Some(self.world.model.now);
-        self.world.engine().reads_retries(group, self.world.clock.now().mono);
+        self.world.engine().reads_retries(&RetryPair::of_group(group), self.world.clock.now().mono);
         self.world.tell()
     }
 
     fn no_reader(&mut self, group: &GroupId) {
         self.world.model.topic(group).read = None;
-        self.world.engine().no_retry_reader(group);
+        self.world.engine().no_retry_reader(group, &std::collections::BTreeSet::new());
     }
 
     /// The writer writes a batch, ends one, or both.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use reprise::engine::{ReleaseBatch, ReleaseOutcome, RetryPartitionLog};
 use reprise::journal::StreamId;
-use reprise::model::{GroupId, Origin, RetryPlace};
+use reprise::model::{GroupId, Origin, RetryPair, RetryPlace};
 use reprise::wire::batch::RawRecord;
 
 use crate::model::Nack;
@@ -69,7 +69,10 @@ impl World {
             self.in_question();
         }
         let log = |(_, committed)| RetryPartitionLog { stream: StreamId(stream), committed };
-        self.engine().serve_topic_behind(group, partitions.into_iter().map(log).collect());
+        self.engine().serve_topic_behind(
+            &RetryPair::of_group(group),
+            partitions.into_iter().map(log).collect(),
+        );
         self.tell()
     }
 
@@ -78,7 +81,7 @@ impl World {
         let log = self.logs.get_mut(group).unwrap();
         *log = RetryLog::new(log.stream + 1, std::mem::take(&mut log.deliveries));
         self.model.lose(group);
-        self.engine().serve_topic_behind(group, Vec::new());
+        self.engine().serve_topic_behind(&RetryPair::of_group(group), Vec::new());
         self.tell()?;
         self.serve(group)
     }
@@ -98,19 +101,19 @@ impl World {
             groups.map(|group| (group.clone(), self.model.releasable(group))).collect();
         let mut sent: Vec<SentBatch> = Vec::new();
         for batch in batches {
-            let mut later = due[&batch.group].iter();
+            let mut later = due[&batch.pair.group].iter();
             let id = |record| {
                 let (count, text) = redelivery(record);
                 later.find(|id| self.model.redelivery(**id) == (count, text.as_str())).copied()
             };
             let Some(ids) = batch.records.iter().map(id).collect() else {
-                return self.failed(("not due, or out of order", &due[&batch.group], batch));
+                return self.failed(("not due, or out of order", &due[&batch.pair.group], batch));
             };
-            let stream = self.model.topics[&batch.group].stream;
+            let stream = self.model.topics[&batch.pair.group].stream;
             sent.push(SentBatch { batch, ids, stream, base: None });
         }
         for (group, mut due) in due {
-            let of_group = sent.iter().filter(|one| one.batch.group == group);
+            let of_group = sent.iter().filter(|one| one.batch.pair.group == group);
             let mut ids: Vec<u64> = of_group.flat_map(|one| one.ids.clone()).collect();
             ids.sort_unstable();
             due.sort_unstable();
@@ -121,9 +124,9 @@ impl World {
         for one in sent {
             let SentBatch { batch, ids, .. } = &one;
             self.tell_story(|| {
-                format!("  partition {} of {}: {ids:?}", batch.partition, batch.group)
+                format!("  partition {} of {}: {ids:?}", batch.partition.index, batch.pair.group)
             });
-            self.model.hand_over(&batch.group, batch.partition, ids);
+            self.model.hand_over(&batch.pair.group, batch.partition.index, ids);
             self.sent.push(one);
         }
         Ok(())
@@ -132,11 +135,11 @@ impl World {
     /// Writes a batch into its topic, as that is now.
     pub fn write(&mut self, at: usize) {
         let SentBatch { batch, base, .. } = &mut self.sent[at];
-        let log = self.logs.get_mut(&batch.group).unwrap();
-        let (end, _) = &mut log.partitions[usize::from(batch.partition)];
+        let log = self.logs.get_mut(&batch.pair.group).unwrap();
+        let (end, _) = &mut log.partitions[usize::from(batch.partition.index)];
         *base = Some(*end);
         for record in &batch.records {
-            let place = RetryPlace::in_stream(batch.partition, log.stream, *end);
+            let place = RetryPlace::in_stream(batch.partition.index, log.stream, *end);
             let origin = record.headers.last("ORIGIN_MESSAGE_ID").flatten();
             let origin = origin.map(|text| str::from_utf8(&text).unwrap().parse().unwrap());
             let named = origin.map(|origin| (origin, redelivery(record).0));
@@ -149,7 +152,7 @@ impl World {
     /// Ends a batch; the nacks that waited for it are taken now.
     pub fn end(&mut self, at: usize, outcome: ReleaseOutcome) -> Result<(), Cut> {
         let SentBatch { batch, ids, stream, .. } = self.sent.remove(at);
-        let (group, partition) = (batch.group.clone(), batch.partition);
+        let (group, partition) = (batch.pair.group.clone(), batch.partition.index);
         let behind = self.model.release_ended(&group, (stream, partition), &ids, &outcome);
         self.in_question();
         if let Some(committed) = behind {

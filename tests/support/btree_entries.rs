@@ -114,13 +114,13 @@ impl Entries for BTreeEntries {
 
     fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId> {
         let Some(indexes) = self.groups.get(group) else { return Vec::new() };
-        let last = *all_of(from.slot).end();
+        let last = *all_of(from.partition).end();
         indexes.inflight.range(from..=last).take(limit).map(|(_, id)| *id).collect()
     }
 
-    fn open(&self, group: &GroupId, slot: RetryPartition) -> usize {
+    fn open(&self, group: &GroupId, of: RetryPartition) -> usize {
         let indexes = self.groups.get(group);
-        indexes.map_or(0, |indexes| indexes.inflight.range(all_of(slot)).count())
+        indexes.map_or(0, |indexes| indexes.inflight.range(all_of(of)).count())
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
@@ -181,7 +181,7 @@ impl Entries for BTreeEntries {
 
     fn partitions(&self, group: &GroupId) -> Vec<RetryPartition> {
         let inflight = self.groups.get(group).into_iter().flat_map(|of| of.inflight.keys());
-        let partitions: BTreeSet<RetryPartition> = inflight.map(|place| place.slot).collect();
+        let partitions: BTreeSet<RetryPartition> = inflight.map(|place| place.partition).collect();
         partitions.into_iter().collect()
     }
 
@@ -217,8 +217,8 @@ fn commit_key(origin: &Origin, entry: &Entry) -> (TopicName, i32, bool, i64) {
 }
 
 /// Every delivery of a partition.
-fn all_of(slot: RetryPartition) -> RangeInclusive<RetryPlace> {
-    RetryPlace { slot, sequence: 0 }..=RetryPlace { slot, sequence: u64::MAX }
+fn all_of(of: RetryPartition) -> RangeInclusive<RetryPlace> {
+    of.at(0)..=of.at(i64::MAX)
 }
 
 /// Lowers a count by one. A count of 0 is removed, so that stores with equal contents are equal.

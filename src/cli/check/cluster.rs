@@ -278,7 +278,8 @@ fn clashing_template(config: &Config, prefix: &str) -> Option<&'static str> {
     if begins(templates.dlq_topic(&group)) || matches!(owned, Some(SidecarTopic::Dlq(_))) {
         return Some("names.dead_letters");
     }
-    let is_retry = begins(templates.retry_topic(&group)) || owned.is_some();
+    let retry = templates.retry_topic(&templates.pair(&group, Some(&group.as_str().into())));
+    let is_retry = begins(retry) || owned.is_some();
     is_retry.then_some("names.retry")
 }
 

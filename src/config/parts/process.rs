@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{GIB, HOUR, MIB, SECOND};
-use crate::config::node::Value;
 use crate::config::section::{Section, choice, duration, int, size, text};
 use crate::config::units::{ser_duration, ser_size};
 use crate::observe::{LogFormat, check_filter};
@@ -61,7 +60,7 @@ pub struct NamesConfig {
 impl Default for NamesConfig {
     fn default() -> Self {
         Self {
-            retry: "reprise.retry.{group}".to_owned(),
+            retry: "reprise.retry.{group}--{topic}".to_owned(),
             dead_letters: "reprise.dlq.{group}".to_owned(),
         }
     }
@@ -70,8 +69,15 @@ impl Default for NamesConfig {
 impl NamesConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut names = Self::default();
-        s.take("retry", &mut names.retry, template);
-        s.take("dead_letters", &mut names.dead_letters, template);
+        let NamesConfig { retry, dead_letters } = Self::default();
+        s.take("retry", &mut names.retry, |value| {
+            let template = text(value)?;
+            checked(Templates::new(&template, &dead_letters)).map(|()| template)
+        });
+        s.take("dead_letters", &mut names.dead_letters, |value| {
+            let template = text(value)?;
+            checked(Templates::new(&retry, &template)).map(|()| template)
+        });
         if let Err(overlap) = Templates::new(&names.retry, &names.dead_letters) {
             s.problem("dead_letters", &overlap.to_string());
         }
@@ -80,11 +86,10 @@ impl NamesConfig {
     }
 }
 
-/// Checks one template alone. It is passed as both templates, so their overlap is ignored.
-fn template(value: &Value) -> Result<String, String> {
-    let template = text(value)?;
-    match Templates::new(&template, &template) {
-        Ok(_) | Err(TemplateError::Overlap { .. }) => Ok(template),
+/// The result for one template; an overlap is a matter of both.
+fn checked(templates: Result<Templates, TemplateError>) -> Result<(), String> {
+    match templates {
+        Ok(_) | Err(TemplateError::Overlap { .. }) => Ok(()),
         Err(other) => Err(other.to_string()),
     }
 }

@@ -46,7 +46,10 @@ impl Request for GroupCommits {
             let noted = if let Some(up_to) = driver.mover.delivery_at(&self.group, &of, offset) {
                 if driver.mover.is_behind(&self.group) {
                     // Fetches of members that are connected elsewhere are not seen here.
-                    driver.readers.note_fetch(&self.group, driver.clock.now().mono);
+                    let pair = driver.mover.pair_of(&self.group, &of.topic);
+                    if let Some(pair) = pair {
+                        driver.readers.note_fetch(&pair, driver.clock.now().mono);
+                    }
                 }
                 driver.commit_retries(&self.group, up_to)
             } else {

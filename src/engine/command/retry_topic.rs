@@ -1,16 +1,18 @@
-//! The retry topic of a group: its partitions, and its readers.
+//! Retry topics: their partitions, and their readers.
+
+use std::collections::BTreeSet;
 
 use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::mover::{RetryPartitionLog, RetryTopic, RetryTopicPlace};
-use crate::model::{GroupId, MonoMs, RetryPlace};
+use crate::engine::mover::{GroupTopics, RetryPartitionLog, RetryTopicPlace};
+use crate::model::{GroupId, MonoMs, RetryPair, RetryPartition, TopicName};
 use crate::retry::{Entries, LedgerInput};
 
-/// Partitions of a group's retry topic; without any it is deleted.
+/// Partitions of a retry topic; without any it is deleted.
 struct RetryTopicUpdate {
-    group: GroupId,
+    pair: RetryPair,
     place: RetryTopicPlace,
     partitions: Vec<RetryPartitionLog>,
 }
@@ -21,29 +23,29 @@ struct Barrier;
 /// The end of the retry topics that the start has found.
 struct Reopened;
 
-/// A client's first Fetch of the group's retry topic, after none for a while.
+/// A client's first Fetch of a retry topic of the group, after none for a while.
 struct FirstRead(GroupId);
 
 impl Engine {
-    /// Releases the group's retries into these partitions of its retry topic. Without any the topic
+    /// Releases the pair's retries into these partitions of its retry topic. Without any the topic
     /// is deleted.
-    pub fn serve_retry_topic(&self, group: &GroupId, partitions: Vec<RetryPartitionLog>) {
-        self.serve(group, RetryTopicPlace::Embedded, partitions);
+    pub fn serve_retry_topic(&self, pair: &RetryPair, partitions: Vec<RetryPartitionLog>) {
+        self.serve(pair, RetryTopicPlace::Embedded, partitions);
     }
 
     /// [`Engine::serve_retry_topic`] for a topic of the cluster behind.
-    pub fn serve_topic_behind(&self, group: &GroupId, partitions: Vec<RetryPartitionLog>) {
-        self.serve(group, RetryTopicPlace::Behind, partitions);
+    pub fn serve_topic_behind(&self, pair: &RetryPair, partitions: Vec<RetryPartitionLog>) {
+        self.serve(pair, RetryTopicPlace::Behind, partitions);
     }
 
-    fn serve(&self, group: &GroupId, place: RetryTopicPlace, partitions: Vec<RetryPartitionLog>) {
-        self.readers.set_served(group, !partitions.is_empty());
-        self.report(RetryTopicUpdate { group: group.clone(), place, partitions });
+    fn serve(&self, pair: &RetryPair, place: RetryTopicPlace, partitions: Vec<RetryPartitionLog>) {
+        self.readers.set_served(pair, !partitions.is_empty());
+        self.report(RetryTopicUpdate { pair: pair.clone(), place, partitions });
     }
 
-    /// Whether the engine knows the partitions of the group's retry topic.
-    pub fn serves_retry_topic(&self, group: &GroupId) -> bool {
-        self.readers.is_served(group)
+    /// Whether the engine knows the partitions of the retry topic.
+    pub fn serves_retry_topic(&self, pair: &RetryPair) -> bool {
+        self.readers.is_served(pair)
     }
 
     /// Each retry topic has been served since the start: retries released to any other are due
@@ -60,31 +62,31 @@ impl Engine {
         }
     }
 
-    /// Notes a Fetch of the group's retry topic.
-    pub fn reads_retries(&self, group: &GroupId, now: MonoMs) {
-        if self.readers.note_fetch(group, now) {
-            self.report(FirstRead(group.clone()));
+    /// Notes a Fetch of a retry topic.
+    pub fn reads_retries(&self, pair: &RetryPair, now: MonoMs) {
+        if self.readers.note_fetch(pair, now) {
+            self.report(FirstRead(pair.group.clone()));
         }
     }
 
-    /// Nobody reads the group's retry topic before the next Fetch of it.
-    pub fn no_retry_reader(&self, group: &GroupId) {
-        self.readers.all_left(group);
+    /// Nobody reads the group's retry topics before the next Fetch of each, besides these.
+    pub fn no_retry_reader(&self, group: &GroupId, subscribed: &BTreeSet<RetryPair>) {
+        self.readers.all_left(group, subscribed);
     }
 
-    /// Notes that a member has subscribed to the group's retry topic.
-    pub fn subscribes_to_retries(&self, group: &GroupId) {
-        self.readers.note_subscription(group);
+    /// Notes that a member has subscribed to a retry topic of its group.
+    pub fn subscribes_to_retries(&self, pair: &RetryPair) {
+        self.readers.note_subscription(pair);
     }
 
-    /// Whether the group's retry topic has or had a reader since the start.
+    /// Whether a retry topic of the group has or had a reader since the start.
     pub fn had_retry_reader(&self, group: &GroupId) -> bool {
         self.readers.was_read(group)
     }
 
-    /// Whether the group's retry topic was fetched lately.
+    /// Whether a retry topic of the group was fetched lately.
     pub fn has_retry_reader(&self, group: &GroupId, now: MonoMs) -> bool {
-        self.readers.is_read(group, now)
+        self.readers.reads_one(group, now)
     }
 }
 
@@ -94,21 +96,25 @@ impl Request for RetryTopicUpdate {
     const IS_EVENT: bool = true;
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
-        let Self { group, place, partitions } = self;
+        let Self { pair, place, partitions } = self;
         let streams = partitions.iter().map(|of| of.stream.0).collect();
-        if partitions.is_empty() {
-            driver.mover.topics.remove(&group);
-        } else {
-            let name = driver.render.retry_topic(&group);
-            let topics = &mut driver.mover.topics;
-            let topic = topics.entry(group.clone()).or_insert_with(|| RetryTopic::new(name, place));
-            topic.set_partitions(&partitions);
-            driver.skip_failed(&group, &partitions);
+        let name = driver.render.retry_topic(&pair);
+        let (group, source) = (pair.group.clone(), pair.source.clone());
+        let groups = &mut driver.mover.groups;
+        if !partitions.is_empty() {
+            let topics = groups.entry(group.clone()).or_insert_with(|| GroupTopics::new(place));
+            topics.serve(name, source.as_ref(), &partitions);
+            driver.skip_failed(&pair, &partitions);
+        } else if let Some(topics) = groups.get_mut(&group) {
+            topics.remove(source.as_ref());
+            if topics.is_empty() {
+                groups.remove(&group);
+            }
         }
-        driver.note(LedgerInput::RetryTopicServed { group: group.clone(), streams })?;
+        driver.note(LedgerInput::RetryTopicServed { group: group.clone(), source, streams })?;
         for (index, of) in (0_u16..).zip(&partitions) {
-            let up_to = RetryPlace::in_stream(index, of.stream.0, of.committed);
-            driver.commit_retries(&group, up_to)?;
+            let known = pair.partition(of.stream.0, index);
+            driver.commit_retries(&group, known.at(of.committed))?;
         }
         driver.mover.wake(&group);
         Ok(())
@@ -122,8 +128,20 @@ impl Request for Reopened {
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         for group in driver.ledger.store().groups() {
-            if driver.mover.topic(&group).is_none() {
-                driver.note(LedgerInput::RetryTopicServed { group, streams: Vec::new() })?;
+            let topics = driver.mover.groups.get(&group);
+            let store = driver.ledger.store();
+            let partitions = store.partitions(&group).into_iter();
+            let lost = partitions.filter(|of| topics.is_none_or(|topics| !topics.has(*of)));
+            let source = |of: RetryPartition| {
+                let entry = store.get(store.inflight(&group, of.at(0), 1).pop()?)?;
+                Some(entry.source().cloned().filter(|_| of.by_topic))
+            };
+            let sources: BTreeSet<Option<TopicName>> = lost.filter_map(source).collect();
+            for source in sources {
+                let topics = driver.mover.groups.get(&group);
+                let streams = topics.map(|topics| topics.streams(source.as_ref()));
+                let (group, streams) = (group.clone(), streams.unwrap_or_default());
+                driver.note(LedgerInput::RetryTopicServed { group, source, streams })?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Nacks, judged by the detector of their group. A record waits in its partition
 //! (`order.mode: partition`), or becomes an entry with the failures counted so far.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::nack_batch::{NackBatch, NackRequest};
 use crate::journal::NewEntry;
-use crate::model::{GroupId, Moment, TopicName, TopicPartition};
+use crate::model::{GroupId, Moment, RetryPartition, TopicName, TopicPartition};
 use crate::retry::detector::{Detector, GroupObservation, OrderEffect};
 use crate::retry::{self, Evidence, Ladder, Nack, NackTarget, OrderMode};
 
@@ -32,8 +32,8 @@ pub(in crate::engine) struct JudgedNacks {
     pub(in crate::engine) charged: Vec<TopicName>,
     /// Partitions of the records that wait.
     waiting: BTreeSet<TopicPartition>,
-    /// The retry topic of the group, if it is a topic of the cluster.
-    retry_topic: Option<TopicName>,
+    /// The partitions of the deliveries that the nacks name.
+    deliveries: BTreeMap<RetryPartition, TopicPartition>,
     /// Failures that become entries.
     pub(in crate::engine) failures: Vec<GroupObservation>,
     /// The records of the detector, for the same group of the log.
@@ -60,9 +60,14 @@ impl Driver {
             self.detectors.of(group, self.ledger.policy(group));
         }
         let policy = self.ledger.policy(group);
-        let is_delivery = |nack: &Nack| matches!(nack.named, NackTarget::Delivery(_));
-        let retry_topic = self.mover.topic(group).cloned();
-        if policy.inference && retry_topic.is_some() && nacks.iter().any(is_delivery) {
+        let delivery = |nack: &Nack| match nack.named {
+            NackTarget::Delivery(place) => Some(place.partition),
+            _ => None,
+        };
+        let named: BTreeSet<RetryPartition> = nacks.iter().filter_map(delivery).collect();
+        let known = named.into_iter().map(|of| Some((of, self.mover.partition_of(group, of)?)));
+        let deliveries: BTreeMap<_, _> = known.flatten().collect();
+        if policy.inference && !deliveries.is_empty() {
             // The deliveries are skipped from now on, also before any Fetch.
             self.detectors.of(group, policy);
         }
@@ -73,7 +78,7 @@ impl Driver {
         let ladder = |nack| if keeps_order { self.ladder_in_place(group, nack) } else { None };
         let ladders: Vec<_> = nacks.iter().map(ladder).collect();
         let judged = self.change((group, &of), |detector, now| {
-            let mut judged = JudgedNacks { retry_topic, ..JudgedNacks::default() };
+            let mut judged = JudgedNacks { deliveries, ..JudgedNacks::default() };
             for ((nack, record), ladder) in nacks.into_iter().zip(records).zip(ladders) {
                 judged.add(detector, now, (nack, record), ladder);
             }
@@ -182,9 +187,10 @@ impl JudgedNacks {
             }
             NackTarget::Delivery(place) => {
                 nack.carried.spared = detector.is_paused();
-                self.retry_topic.clone().map(|topic| {
-                    let partition = TopicPartition { topic, partition: i32::from(place.slot.0) };
-                    GroupObservation::RetryNacked { partition, offset: place.offset() }
+                let partition = self.deliveries.get(&place.partition).cloned();
+                partition.map(|partition| GroupObservation::RetryNacked {
+                    partition,
+                    offset: place.offset,
                 })
             }
             NackTarget::Nothing

@@ -92,7 +92,13 @@ mod tests {
         let (of, done) = (partition.clone(), Vec::new());
         detector.handle(now, GroupObservation::Read { partition: of, offset: 0, done });
         let came = MonoMs(0);
-        let by = MemberFetch { member, came, conn, max_wait_ms: 500, retry_topic: None };
+        let by = MemberFetch {
+            member,
+            came,
+            conn,
+            max_wait_ms: 500,
+            retries: crate::retry::RetrySubscription::default(),
+        };
         let asked = FetchPosition { partition: partition.clone(), offset: 0 };
         detector.asked(now, &by, &[asked]);
         let (hidden, sparse) = (OffsetRuns::default(), Vec::new());

@@ -1,4 +1,4 @@
-//! The mover: it releases due retries into the retry topic of their group.
+//! The mover: it releases due retries into the retry topics of their group.
 //!
 //! **Invariant:** a retry enters a topic of the embedded cluster in the same atomic group as its
 //! entry notes that. A crash leaves both or neither. A topic of the cluster behind gets the retry
@@ -16,12 +16,14 @@ mod tests;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::mover::scan::Scan;
 use crate::engine::mover::window::ReleaseWindow;
 use crate::journal::StreamId;
-use crate::model::{EntryId, GroupId, MonoMs, RetryPlace, TopicName, TopicPartition};
+use crate::model::{
+    EntryId, GroupId, MonoMs, RetryPair, RetryPartition, RetryPlace, TopicName, TopicPartition,
+};
 
 /// A topic that nobody fetched for this long has no reader.
 const READ_MS: u64 = 60_000;
@@ -38,65 +40,88 @@ pub struct RetryPartitionLog {
     pub committed: i64,
 }
 
-/// Readers of each group's retry topic, and the groups whose topic is served.
+/// Readers of each retry topic, and the topics that are served.
 #[derive(Debug, Default)]
 pub(super) struct RetryReaders {
     /// The last Fetch; `None`: all readers have left, or none has fetched yet.
-    last: Mutex<BTreeMap<GroupId, Option<MonoMs>>>,
-    served: Mutex<BTreeSet<GroupId>>,
+    last: Mutex<BTreeMap<RetryPair, Option<MonoMs>>>,
+    served: Mutex<BTreeSet<RetryPair>>,
 }
 
 impl RetryReaders {
-    pub(super) fn is_served(&self, group: &GroupId) -> bool {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner).contains(group)
+    pub(super) fn is_served(&self, pair: &RetryPair) -> bool {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).contains(pair)
     }
 
-    pub(super) fn set_served(&self, group: &GroupId, is_served: bool) {
+    pub(super) fn set_served(&self, pair: &RetryPair, is_served: bool) {
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if is_served {
-            served.insert(group.clone());
+            served.insert(pair.clone());
         } else {
-            served.remove(group);
+            served.remove(pair);
         }
     }
 
     /// Notes a Fetch; true: nobody read the topic before.
-    pub(super) fn note_fetch(&self, group: &GroupId, now: MonoMs) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = last.insert(group.clone(), Some(now)).flatten();
+    pub(super) fn note_fetch(&self, pair: &RetryPair, now: MonoMs) -> bool {
+        let before = self.lock().insert(pair.clone(), Some(now)).flatten();
         before.is_none_or(|before| now.since(before) >= READ_MS)
     }
 
     /// A member has subscribed to the topic.
-    pub(super) fn note_subscription(&self, group: &GroupId) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if !last.contains_key(group) {
-            last.insert(group.clone(), None);
+    pub(super) fn note_subscription(&self, pair: &RetryPair) {
+        let mut last = self.lock();
+        if !last.contains_key(pair) {
+            last.insert(pair.clone(), None);
         }
     }
 
-    pub(super) fn all_left(&self, group: &GroupId) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = last.get_mut(group) {
-            *last = None;
+    /// All readers of the group's retry topics have left, besides those of `subscribed`.
+    pub(super) fn all_left(&self, group: &GroupId, subscribed: &BTreeSet<RetryPair>) {
+        let mut last = self.lock();
+        for (pair, last) in last.range_mut(RetryPair::of_group(group)..) {
+            if pair.group != *group {
+                break;
+            }
+            if !subscribed.contains(pair) {
+                *last = None;
+            }
         }
     }
 
-    /// Whether the topic has or had a reader since the start.
+    /// Whether a retry topic of the group has or had a reader since the start.
     pub(super) fn was_read(&self, group: &GroupId) -> bool {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).contains_key(group)
+        let last = self.lock();
+        let first = last.range(RetryPair::of_group(group)..).next();
+        first.is_some_and(|(pair, _)| pair.group == *group)
     }
 
-    pub(super) fn is_read(&self, group: &GroupId, now: MonoMs) -> bool {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.get(group).is_some_and(|last| last.is_some_and(|last| now.since(last) < READ_MS))
+    /// Whether the topic is read.
+    pub(super) fn is_read(&self, pair: &RetryPair, now: MonoMs) -> bool {
+        self.lock().get(pair).is_some_and(|last| is_lately(*last, now))
+    }
+
+    /// Whether a retry topic of the group is read.
+    pub(super) fn reads_one(&self, group: &GroupId, now: MonoMs) -> bool {
+        let last = self.lock();
+        let topics = last.range(RetryPair::of_group(group)..);
+        let mut topics = topics.take_while(|(pair, _)| pair.group == *group);
+        topics.any(|(_, last)| is_lately(*last, now))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RetryPair, Option<MonoMs>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The retry topics, and the groups with work.
+fn is_lately(last: Option<MonoMs>, now: MonoMs) -> bool {
+    last.is_some_and(|last| now.since(last) < READ_MS)
+}
+
+/// The groups with retry topics, and those with work.
 #[derive(Debug, Default)]
 pub(super) struct Mover {
-    pub(super) topics: BTreeMap<GroupId, RetryTopic>,
+    pub(super) groups: BTreeMap<GroupId, GroupTopics>,
     /// Groups whose due retries may be released.
     ready: BTreeSet<GroupId>,
     /// The group with the last slice.
@@ -113,18 +138,27 @@ pub(in crate::engine) enum RetryTopicPlace {
     Behind,
 }
 
+/// The retry topics of a group, and the pass through its due retries.
 #[derive(Debug)]
-pub(super) struct RetryTopic {
-    name: TopicName,
+pub(super) struct GroupTopics {
     place: RetryTopicPlace,
-    partitions: Vec<ReleasePartition>,
+    topics: Vec<RetryTopic>,
     /// Retries that are on their way into the cluster behind.
-    sent: BTreeMap<EntryId, StreamId>,
+    sent: BTreeMap<EntryId, RetryPartition>,
     /// The group's last commit that was seen here.
     committed_at: Option<MonoMs>,
     /// Number of released records without a key.
     turn: i64,
     scan: Scan,
+}
+
+#[derive(Debug)]
+pub(super) struct RetryTopic {
+    name: TopicName,
+    source: Option<TopicName>,
+    partitions: Vec<ReleasePartition>,
+    /// Somebody reads the topic, as of the running slice.
+    is_read: bool,
 }
 
 #[derive(Debug)]
@@ -152,12 +186,11 @@ impl ReleasePartition {
     }
 }
 
-impl RetryTopic {
-    pub(super) fn new(name: TopicName, place: RetryTopicPlace) -> Self {
+impl GroupTopics {
+    pub(super) fn new(place: RetryTopicPlace) -> Self {
         Self {
-            name,
             place,
-            partitions: Vec::new(),
+            topics: Vec::new(),
             sent: BTreeMap::new(),
             committed_at: None,
             turn: 0,
@@ -165,72 +198,148 @@ impl RetryTopic {
         }
     }
 
-    /// The topic has these partitions now.
-    pub(super) fn set_partitions(&mut self, partitions: &[RetryPartitionLog]) {
-        let mut known = std::mem::take(&mut self.partitions).into_iter().peekable();
+    /// The retry topic of `source` has these partitions now.
+    pub(super) fn serve(
+        &mut self,
+        name: TopicName,
+        source: Option<&TopicName>,
+        partitions: &[RetryPartitionLog],
+    ) {
+        let known = self.topics.iter().position(|topic| topic.source.as_ref() == source);
+        let before = known.map(|index| self.topics.swap_remove(index).partitions);
+        let mut before = before.unwrap_or_default().into_iter().peekable();
         let partition = |of: &RetryPartitionLog| {
-            let same = known.next_if(|known| known.stream == of.stream);
+            let same = before.next_if(|known| known.stream == of.stream);
             same.unwrap_or_else(|| ReleasePartition::new(*of))
         };
-        self.partitions = partitions.iter().map(partition).collect();
+        let partitions = partitions.iter().map(partition).collect();
+        let source = source.cloned();
+        self.topics.push(RetryTopic { name, source, partitions, is_read: false });
         self.scan.forget_places();
+    }
+
+    /// The retry topic of `source` is no more.
+    pub(super) fn remove(&mut self, source: Option<&TopicName>) {
+        self.topics.retain(|topic| topic.source.as_ref() != source);
+        self.scan.forget_places();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.topics.is_empty()
+    }
+
+    /// Whether a retry topic has the partition.
+    pub(super) fn has(&self, of: RetryPartition) -> bool {
+        self.topic_of(of).is_some()
+    }
+
+    /// The streams of the retry topic of `source`.
+    pub(super) fn streams(&self, source: Option<&TopicName>) -> Vec<u32> {
+        let topics = self.topics.iter().filter(|topic| topic.source.as_ref() == source);
+        topics.flat_map(|topic| &topic.partitions).map(|of| of.stream.0).collect()
+    }
+
+    /// Whether a topic has a retry topic of its own.
+    fn is_divided(&self) -> bool {
+        self.topics.iter().any(|topic| topic.source.is_some())
+    }
+
+    /// The index of the retry topic that is read and has the retries of `source`. One of the whole
+    /// group has those of topics whose own retry topic nobody reads. A record without a source goes
+    /// to any.
+    fn index_for(&self, source: Option<&TopicName>) -> Option<usize> {
+        let of = |source: Option<&TopicName>| {
+            let is_it = |topic: &RetryTopic| topic.is_read && topic.source.as_ref() == source;
+            self.topics.iter().position(is_it)
+        };
+        let any = || self.topics.iter().position(|topic| topic.is_read && source.is_none());
+        of(source).or_else(|| of(None)).or_else(any)
+    }
+
+    fn topic_of(&self, of: RetryPartition) -> Option<&RetryTopic> {
+        self.topics.iter().find(|topic| topic.has(of))
+    }
+
+    fn partition(&self, of: RetryPartition) -> Option<&ReleasePartition> {
+        self.topic_of(of)?.partitions.get(usize::from(of.index))
+    }
+
+    fn partition_mut(&mut self, of: RetryPartition) -> Option<&mut ReleasePartition> {
+        let topic = self.topics.iter_mut().find(|topic| topic.has(of))?;
+        topic.partitions.get_mut(usize::from(of.index))
     }
 
     /// Whether another retry may enter this partition, behind `unread` ones and `bytes` that are
     /// about to enter.
-    fn has_room(&mut self, partition: u16, now: MonoMs, unread: usize, bytes: u64) -> bool {
-        let of = self.partitions.get_mut(usize::from(partition));
-        of.is_some_and(|of| of.has_room(now, unread, bytes))
+    fn has_room(&mut self, of: RetryPartition, now: MonoMs, unread: usize, bytes: u64) -> bool {
+        self.partition_mut(of).is_some_and(|of| of.has_room(now, unread, bytes))
     }
 
     /// The group committed past `count` retries, up to this delivery.
     fn committed(&mut self, up_to: RetryPlace, count: usize, now: MonoMs) {
         self.committed_at = Some(now);
-        if let Some(of) = self.partitions.get_mut(usize::from(up_to.slot.0)) {
-            of.committed = up_to.offset();
-            of.window.committed(now, up_to.offset(), count);
+        if let Some(of) = self.partition_mut(up_to.partition) {
+            of.committed = up_to.offset;
+            of.window.committed(now, up_to.offset, count);
         }
     }
 
     /// Whether a batch for the partition has one retry.
-    fn sends_alone(&self, partition: u16) -> bool {
-        self.partitions.get(usize::from(partition)).is_some_and(|of| of.alone > 0)
+    fn sends_alone(&self, of: RetryPartition) -> bool {
+        self.partition(of).is_some_and(|of| of.alone > 0)
     }
 
-    fn streams(&self) -> impl Iterator<Item = StreamId> {
-        self.partitions.iter().map(|of| of.stream)
-    }
-
-    fn released(&mut self, partition: u16, last: i64, bytes: u64) {
-        if let Some(of) = self.partitions.get_mut(usize::from(partition)) {
+    fn released(&mut self, of: RetryPartition, last: i64, bytes: u64) {
+        if let Some(of) = self.partition_mut(of) {
             of.window.released(last, bytes);
         }
     }
 }
 
-impl Mover {
-    /// The retry topic of a group, if its retries go through one.
-    pub(super) fn topic(&self, group: &GroupId) -> Option<&TopicName> {
-        self.topics.get(group).map(|topic| &topic.name)
+impl RetryTopic {
+    fn has(&self, of: RetryPartition) -> bool {
+        self.partition(of.index) == Some(of)
     }
 
-    /// The delivery at an offset, if the partition is one of the group's retry topic.
+    /// The partition by its index.
+    fn partition(&self, index: u16) -> Option<RetryPartition> {
+        let of = self.partitions.get(usize::from(index))?;
+        Some(RetryPartition { stream: of.stream.0, index, by_topic: self.source.is_some() })
+    }
+}
+
+impl Mover {
+    /// The delivery at an offset, if the partition is one of the group's retry topics.
     pub(super) fn delivery_at(
         &self,
         group: &GroupId,
         of: &TopicPartition,
         offset: i64,
     ) -> Option<RetryPlace> {
-        let topic = self.topics.get(group).filter(|topic| topic.name == of.topic)?;
-        let index = u16::try_from(of.partition).ok()?;
-        let partition = topic.partitions.get(usize::from(index))?;
-        Some(RetryPlace::in_stream(index, partition.stream.0, offset))
+        let topic = self.groups.get(group)?.topics.iter().find(|topic| topic.name == of.topic)?;
+        Some(topic.partition(u16::try_from(of.partition).ok()?)?.at(offset))
+    }
+
+    /// The topic partition of a delivery.
+    pub(super) fn partition_of(
+        &self,
+        group: &GroupId,
+        of: RetryPartition,
+    ) -> Option<TopicPartition> {
+        let topic = self.groups.get(group)?.topic_of(of)?.name.clone();
+        Some(TopicPartition { topic, partition: i32::from(of.index) })
+    }
+
+    /// The pair of the retry topic with that name.
+    pub(super) fn pair_of(&self, group: &GroupId, name: &TopicName) -> Option<RetryPair> {
+        let topic = self.groups.get(group)?.topics.iter().find(|topic| topic.name == *name)?;
+        Some(RetryPair { group: group.clone(), source: topic.source.clone() })
     }
 
     /// Due retries of the group may be released.
     pub(super) fn wake(&mut self, group: &GroupId) {
-        if let Some(topic) = self.topics.get_mut(group) {
-            topic.scan.wake();
+        if let Some(topics) = self.groups.get_mut(group) {
+            topics.scan.wake();
             self.ready.insert(group.clone());
         }
     }
@@ -242,7 +351,7 @@ impl Mover {
     }
 
     fn alarm_of(&self, group: &GroupId) -> MonoMs {
-        self.topics.get(group).map_or(MonoMs(0), |topic| topic.scan.alarm())
+        self.groups.get(group).map_or(MonoMs(0), |topics| topics.scan.alarm())
     }
 
     /// The groups of the next slices, each in turn.

@@ -10,14 +10,14 @@ use crate::engine::mover::release_queue::{ReleaseBatch, ReleaseOutcome};
 use crate::engine::mover::releasing::{FULL_MS, Slice, UNREAD_MS};
 use crate::engine::mover::scan::NextSlice;
 use crate::engine::mover::{Mover, RetryTopicPlace};
-use crate::model::{GroupId, Moment, Origin, RetryPlace};
+use crate::model::{GroupId, Moment, Origin, RetryPair, RetryPartition};
 use crate::retry::{Entries, Fact, LedgerInput, Nack, NackTarget, StateKind};
 use crate::wire::batch::RawRecord;
 
 /// A commit that is older is not seen lately.
 const SEEN_MS: u64 = 5_000;
 
-struct UnseenGroups;
+struct UnseenTopics;
 
 /// The end of a batch.
 struct ReleaseEnd {
@@ -31,10 +31,10 @@ impl Engine {
         self.queued_releases.take().await
     }
 
-    /// Groups whose retries wait for a reader or a commit, and whose commits were not seen here
-    /// lately. Their members may be connected elsewhere.
-    pub async fn groups_unseen(&self) -> Vec<GroupId> {
-        self.call_at_once(UnseenGroups).await.map(|(groups, _)| groups).unwrap_or_default()
+    /// Retry topics of groups whose retries wait for a reader or a commit, and whose commits were
+    /// not seen here lately. Their members may be connected elsewhere.
+    pub async fn topics_unseen(&self) -> Vec<RetryPair> {
+        self.call_at_once(UnseenTopics).await.map(|(topics, _)| topics).unwrap_or_default()
     }
 
     /// Notes the end of a batch.
@@ -53,34 +53,37 @@ impl Request for ReleaseEnd {
     }
 }
 
-impl Request for UnseenGroups {
-    type Answer = Vec<GroupId>;
+impl Request for UnseenTopics {
+    type Answer = Vec<RetryPair>;
 
-    fn run(self, driver: &mut Driver) -> Result<Vec<GroupId>, EngineError> {
+    fn run(self, driver: &mut Driver) -> Result<Vec<RetryPair>, EngineError> {
         let now = driver.clock.now();
         let store = driver.ledger.store();
         let waits = |group: &GroupId| {
             store.count_due(group, now.wall) > 0 || store.counts(group).of(StateKind::Inflight) > 0
         };
-        let topics = driver.mover.topics.iter();
-        let unseen = topics.filter(|(_, topic)| {
-            let is_old = topic.committed_at.is_none_or(|at| now.mono.since(at) >= SEEN_MS);
-            topic.place == RetryTopicPlace::Behind && is_old
+        let groups = driver.mover.groups.iter();
+        let unseen = groups.filter(|(group, topics)| {
+            let is_old = topics.committed_at.is_none_or(|at| now.mono.since(at) >= SEEN_MS);
+            topics.place == RetryTopicPlace::Behind && is_old && waits(group)
         });
-        let unseen = unseen.map(|(group, _)| group);
-        Ok(unseen.filter(|group| waits(group)).cloned().collect())
+        let pairs = unseen.flat_map(|(group, topics)| {
+            let sources = topics.topics.iter().map(|topic| topic.source.clone());
+            sources.map(|source| RetryPair { group: group.clone(), source })
+        });
+        Ok(pairs.collect())
     }
 }
 
 impl Mover {
     /// Whether the retries of a group go into the cluster behind.
     pub(in crate::engine) fn is_behind(&self, group: &GroupId) -> bool {
-        self.topics.get(group).is_some_and(|topic| topic.place == RetryTopicPlace::Behind)
+        self.groups.get(group).is_some_and(|topics| topics.place == RetryTopicPlace::Behind)
     }
 
     /// Whether a batch of the group is on its way.
     pub(super) fn is_sending(&self, group: &GroupId) -> bool {
-        self.topics.get(group).is_some_and(|topic| !topic.sent.is_empty())
+        self.groups.get(group).is_some_and(|topics| !topics.sent.is_empty())
     }
 }
 
@@ -91,18 +94,16 @@ impl Driver {
         group: &GroupId,
         mut nacks: impl Iterator<Item = &'a Nack>,
     ) -> bool {
-        let Some(topic) = self.mover.topics.get(group).filter(|topic| !topic.sent.is_empty())
-        else {
-            return false;
-        };
+        let topics = self.mover.groups.get(group).filter(|topics| !topics.sent.is_empty());
+        let Some(topics) = topics else { return false };
         let leaves = |origin: &Origin| {
             let entry = self.ledger.store().by_origin(group, origin);
-            entry.is_some_and(|id| topic.sent.contains_key(&id))
+            entry.is_some_and(|id| topics.sent.contains_key(&id))
         };
         nacks.any(|nack| match &nack.named {
             NackTarget::Delivery(delivery) => {
-                let of = topic.partitions.get(usize::from(delivery.slot.0));
-                of.is_some_and(|of| of.is_sending && of.end <= delivery.offset())
+                let of = topics.partition(delivery.partition);
+                of.is_some_and(|of| of.is_sending && of.end <= delivery.offset)
                     || nack.copied.as_ref().is_some_and(|copied| leaves(&copied.first))
             }
             NackTarget::Origin(origin) => leaves(origin),
@@ -116,23 +117,25 @@ impl Driver {
     /// Hands the records of a slice to the writer, a batch for each partition.
     pub(super) fn hand_over(&mut self, group: &GroupId, slice: Slice) {
         let Slice { records, released, .. } = slice;
-        let mut batches: BTreeMap<u16, ReleaseBatch> = BTreeMap::new();
-        for (id, index, record) in records {
-            let Some(topic) = self.mover.topics.get_mut(group) else { return };
-            let Some(of) = topic.partitions.get_mut(usize::from(index)) else { continue };
-            let delivery = RetryPlace::in_stream(index, of.stream.0, 0);
-            let Some(entry) = self.ledger.released(id, delivery) else { continue };
+        let mut batches: BTreeMap<RetryPartition, ReleaseBatch> = BTreeMap::new();
+        for (id, partition, record) in records {
+            let Some(topics) = self.mover.groups.get_mut(group) else { return };
+            let Some(topic) = topics.topic_of(partition) else { continue };
+            let pair = RetryPair { group: group.clone(), source: topic.source.clone() };
+            let name = topic.name.clone();
+            let Some(entry) = self.ledger.released(id, partition.at(0)) else { continue };
             let headers = self.render.retry_headers(&entry);
-            of.is_sending = true;
-            topic.sent.insert(id, of.stream);
-            let batch = batches.entry(index).or_insert_with(|| ReleaseBatch {
-                group: group.clone(),
-                topic: topic.name.clone(),
-                partition: index,
+            if let Some(of) = topics.partition_mut(partition) {
+                of.is_sending = true;
+            }
+            topics.sent.insert(id, partition);
+            let batch = batches.entry(partition).or_insert_with(|| ReleaseBatch {
+                pair,
+                topic: name,
+                partition,
                 records: Vec::new(),
-                stream: of.stream,
                 ids: Vec::new(),
-                bytes: released.get(&index).map_or(0, |(_, bytes)| *bytes),
+                bytes: released.get(&partition).map_or(0, |(_, bytes)| *bytes),
             });
             batch.ids.push(id);
             batch.records.push(RawRecord { headers: record.headers.with(&headers), ..record });
@@ -147,13 +150,13 @@ impl Driver {
         let noted = self.note_release(&batch, outcome);
         let postponed = std::mem::take(&mut self.postponed);
         for (group, command) in postponed {
-            if group == batch.group {
+            if group == batch.pair.group {
                 self.take_command(command);
             } else {
                 self.postponed.push((group, command));
             }
         }
-        self.mover.wake(&batch.group);
+        self.mover.wake(&batch.pair.group);
         noted
     }
 
@@ -163,21 +166,20 @@ impl Driver {
         outcome: ReleaseOutcome,
     ) -> Result<(), EngineError> {
         let now = self.clock.now();
-        let Some(topic) = self.mover.topics.get_mut(&batch.group) else { return Ok(()) };
+        let Some(topics) = self.mover.groups.get_mut(&batch.pair.group) else { return Ok(()) };
         // A lost topic's batch may end when its retries are on their way into the next topic.
         for id in &batch.ids {
-            if topic.sent.get(id) == Some(&batch.stream) {
-                topic.sent.remove(id);
+            if topics.sent.get(id) == Some(&batch.partition) {
+                topics.sent.remove(id);
             }
         }
-        let of = topic.partitions.get_mut(usize::from(batch.partition));
-        let Some(of) = of.filter(|of| of.stream == batch.stream) else { return Ok(()) };
+        let Some(of) = topics.partition_mut(batch.partition) else { return Ok(()) };
         of.is_sending = false;
         of.alone = of.alone.saturating_sub(batch.ids.len());
         match outcome {
             ReleaseOutcome::Written { base } => self.note_written(batch, base),
             ReleaseOutcome::Later => {
-                topic.scan.set_next(now.mono, NextSlice::Pause(FULL_MS));
+                topics.scan.set_next(now.mono, NextSlice::Pause(FULL_MS));
                 Ok(())
             }
             ReleaseOutcome::Refused(why) => {
@@ -188,7 +190,7 @@ impl Driver {
     }
 
     fn note_written(&mut self, batch: &ReleaseBatch, base: i64) -> Result<(), EngineError> {
-        let delivery = |offset| RetryPlace::in_stream(batch.partition, batch.stream.0, offset);
+        let delivery = |offset| batch.partition.at(offset);
         let mut facts: Vec<Fact> = Vec::with_capacity(batch.ids.len());
         let mut end = base;
         for id in &batch.ids {
@@ -196,19 +198,17 @@ impl Driver {
             end = end.saturating_add(1);
         }
         self.persist(&facts, &[], Vec::new())?;
-        let Some(topic) = self.mover.topics.get_mut(&batch.group) else { return Ok(()) };
+        let Some(topics) = self.mover.groups.get_mut(&batch.pair.group) else { return Ok(()) };
         for id in &batch.ids {
-            topic.scan.released(*id);
+            topics.scan.released(*id);
         }
-        topic.released(batch.partition, end.saturating_sub(1), batch.bytes);
-        let Some(of) = topic.partitions.get_mut(usize::from(batch.partition)) else {
-            return Ok(());
-        };
+        topics.released(batch.partition, end.saturating_sub(1), batch.bytes);
+        let Some(of) = topics.partition_mut(batch.partition) else { return Ok(()) };
         of.end = end;
         let committed = of.committed;
         // The group may have committed past the retries before they were noted.
         if committed > base {
-            self.commit_retries(&batch.group, delivery(committed))
+            self.commit_retries(&batch.pair.group, delivery(committed))
         } else {
             Ok(())
         }
@@ -216,15 +216,15 @@ impl Driver {
 
     /// The cluster refuses a batch: its retries are sent alone, and a single one waits.
     fn note_refused(&mut self, batch: &ReleaseBatch, why: &str, now: Moment) {
-        let Some(topic) = self.mover.topics.get_mut(&batch.group) else { return };
+        let Some(topics) = self.mover.groups.get_mut(&batch.pair.group) else { return };
         if let [id] = batch.ids.as_slice() {
             tracing::warn!(
-                group = %batch.group, topic = %batch.topic, entry = %id, %why,
+                group = %batch.pair.group, topic = %batch.topic, entry = %id, %why,
                 "R0430 the cluster refuses a due retry: it waits and is tried again every 30 s; \
                  change the topic"
             );
-            topic.scan.set_aside(*id, now.mono.plus(UNREAD_MS));
-        } else if let Some(of) = topic.partitions.get_mut(usize::from(batch.partition)) {
+            topics.scan.set_aside(*id, now.mono.plus(UNREAD_MS));
+        } else if let Some(of) = topics.partition_mut(batch.partition) {
             of.alone = batch.ids.len();
         }
     }

@@ -11,8 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::journal::StreamId;
-use crate::model::{EntryId, GroupId, TopicName};
+use crate::model::{EntryId, RetryPair, RetryPartition, TopicName};
 use crate::wire::batch::RawRecord;
 
 /// Batches that wait for the writer; a batch has at most 1 MiB or one record.
@@ -21,12 +20,11 @@ const BATCHES_MAX: usize = 16;
 /// Due retries for one partition of a retry topic.
 #[derive(Debug)]
 pub struct ReleaseBatch {
-    pub group: GroupId,
+    pub pair: RetryPair,
     pub topic: TopicName,
-    pub partition: u16,
+    pub partition: RetryPartition,
     /// The records with the headers of their delivery.
     pub records: Vec<RawRecord>,
-    pub(super) stream: StreamId,
     pub(super) ids: Vec<EntryId>,
     pub(super) bytes: u64,
 }

@@ -8,8 +8,10 @@ use crate::engine::error::EngineError;
 use crate::engine::mover::scan::NextSlice;
 use crate::engine::mover::{RetryPartitionLog, RetryTopic};
 use crate::journal::{AppendError, NewEntry, StreamId};
-use crate::model::{EntryId, GroupId, Moment, MonoMs, RetryPartition, RetryPlace, TopicPartition};
-use crate::retry::{Entries, Fact, LedgerAnswer, LedgerInput};
+use crate::model::{
+    EntryId, GroupId, Moment, MonoMs, RetryPair, RetryPartition, RetryPlace, TopicName,
+};
+use crate::retry::{Entries, Entry, Fact, LedgerAnswer, LedgerInput};
 use crate::wire::batch::RawRecord;
 use crate::wire::partitioner::partition_of;
 
@@ -42,8 +44,8 @@ impl Driver {
                 );
                 NextSlice::Pause(FULL_MS)
             });
-            let Some(topic) = self.mover.topics.get_mut(&group) else { continue };
-            topic.scan.set_next(now.mono, next);
+            let Some(topics) = self.mover.groups.get_mut(&group) else { continue };
+            topics.scan.set_next(now.mono, next);
             if next != NextSlice::OnEvent {
                 self.mover.ready.insert(group);
             }
@@ -51,25 +53,28 @@ impl Driver {
     }
 
     /// Tells the detector which deliveries beyond the commit have failed already.
-    pub(in crate::engine) fn skip_failed(&self, group: &GroupId, partitions: &[RetryPartitionLog]) {
+    pub(in crate::engine) fn skip_failed(
+        &self,
+        pair: &RetryPair,
+        partitions: &[RetryPartitionLog],
+    ) {
+        let group = &pair.group;
         let policy = self.ledger.policy(group);
-        let Some(topic) = self.mover.topic(group).filter(|_| policy.inference) else { return };
-        for (index, of) in (0_u16..).zip(partitions) {
-            let delivery = |offset| RetryPlace::in_stream(index, of.stream.0, offset);
-            let range = (delivery(of.committed), delivery(i64::MAX));
+        for (index, of) in (0_u16..).zip(partitions).filter(|_| policy.inference) {
+            let known = pair.partition(of.stream.0, index);
+            let range = (known.at(of.committed), known.at(i64::MAX));
             let failed = self.ledger.store().failed_deliveries(group, range);
             if failed.is_empty() {
                 continue;
             }
-            let partition = TopicPartition { topic: topic.clone(), partition: i32::from(index) };
+            let Some(partition) = self.mover.partition_of(group, known) else { continue };
             let of = self.detectors.of(group, policy);
-            of.lock().detector.settled_before(&partition, failed.iter().map(|one| one.offset()));
+            of.lock().detector.settled_before(&partition, failed.iter().map(|one| one.offset));
         }
     }
 
     fn release(&mut self, group: &GroupId, now: Moment) -> Result<NextSlice, EngineError> {
-        let has_reader = self.readers.is_read(group, now.mono);
-        if !has_reader || !self.has_room(group, now.mono) {
+        if !self.has_room(group, now.mono) {
             return Ok(self.end_pass(group, now.mono));
         }
         let is_behind = self.mover.is_behind(group);
@@ -84,7 +89,7 @@ impl Driver {
         if allowed == 0 {
             return Ok(NextSlice::After(wait_ms));
         }
-        let mut last = self.mover.topics.get(group).and_then(|topic| topic.scan.after());
+        let mut last = self.mover.groups.get(group).and_then(|topics| topics.scan.after());
         let due = self.ledger.store().due_behind(group, last, now.wall, SLICE_RECORDS);
         let mut next = (due.len() == SLICE_RECORDS).then_some(NextSlice::Now);
         let mut slice = Slice::default();
@@ -113,8 +118,8 @@ impl Driver {
                         entry = %id, %error,
                         "R0416 a retry cannot be read now: it is tried again; check the disk"
                     );
-                    let Some(topic) = self.mover.topics.get_mut(group) else { break };
-                    if !topic.scan.set_aside(id, now.mono.plus(UNREAD_MS)) {
+                    let Some(topics) = self.mover.groups.get_mut(group) else { break };
+                    if !topics.scan.set_aside(id, now.mono.plus(UNREAD_MS)) {
                         next = Some(NextSlice::Pause(UNREAD_MS));
                         break;
                     }
@@ -132,23 +137,32 @@ impl Driver {
         } else {
             self.enter_topic(group, slice, now)?;
         }
-        let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(NextSlice::OnEvent) };
-        topic.scan.looked_at(last);
-        Ok(next.unwrap_or_else(|| topic.scan.end(now.mono)))
+        let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(NextSlice::OnEvent) };
+        topics.scan.looked_at(last);
+        Ok(next.unwrap_or_else(|| topics.scan.end(now.mono)))
     }
 
     fn end_pass(&mut self, group: &GroupId, now: MonoMs) -> NextSlice {
-        let topic = self.mover.topics.get_mut(group);
-        topic.map_or(NextSlice::OnEvent, |topic| topic.scan.end(now))
+        let topics = self.mover.groups.get_mut(group);
+        topics.map_or(NextSlice::OnEvent, |topics| topics.scan.end(now))
     }
 
-    /// Whether a partition of the group's retry topic has room.
+    /// Whether a retry topic of the group has a reader, and a partition with room.
     fn has_room(&mut self, group: &GroupId, now: MonoMs) -> bool {
-        let Some(topic) = self.mover.topics.get_mut(group) else { return false };
+        let Some(topics) = self.mover.groups.get_mut(group) else { return false };
         let ledger = &self.ledger;
-        (0_u16..)
-            .zip(&mut topic.partitions)
-            .any(|(index, of)| of.has_room(now, ledger.unread(group, RetryPartition(index)), 0))
+        let mut has_room = false;
+        for topic in &mut topics.topics {
+            let pair = RetryPair { group: group.clone(), source: topic.source.clone() };
+            topic.is_read = self.readers.is_read(&pair, now);
+            if topic.is_read && !has_room {
+                has_room = (0_u16..).zip(&mut topic.partitions).any(|(index, of)| {
+                    let known = pair.partition(of.stream.0, index);
+                    of.has_room(now, ledger.unread(group, known), 0)
+                });
+            }
+        }
+        has_room
     }
 
     /// Adds a retry to the slice, unless its partition is full; false: the slice is full.
@@ -159,18 +173,24 @@ impl Driver {
         slice: &mut Slice,
         now: MonoMs,
     ) -> Result<bool, EngineError> {
-        let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(false) };
-        if let Some(place) = topic.scan.place(id)
+        let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(false) };
+        if let Some(place) = topics.scan.place(id)
             && let (count, bytes) = slice.of(place)
-            && let unread = self.ledger.unread(group, RetryPartition(place))
-            && !topic.has_room(place, now, unread + count, bytes)
+            && let unread = self.ledger.unread(group, place)
+            && !topics.has_room(place, now, unread + count, bytes)
         {
-            topic.scan.leave(id, None);
+            topics.scan.leave(id, None);
             return Ok(true);
         }
-        if topic.scan.is_unreadable(id, now) || topic.sent.contains_key(&id) {
+        if topics.scan.is_unreadable(id, now) || topics.sent.contains_key(&id) {
             return Ok(true);
         }
+        let entry = topics.is_divided().then(|| self.ledger.entry(id)).flatten();
+        let source = entry.as_ref().and_then(Entry::source);
+        let Some(topic) = topics.index_for(source) else {
+            topics.scan.leave(id, None);
+            return Ok(true);
+        };
         let bytes = self.ledger.store().record_bytes(id);
         let sum = slice.read_bytes.saturating_add(bytes);
         if slice.read_bytes > 0 && sum > SLICE_BYTES {
@@ -184,29 +204,30 @@ impl Driver {
             None => self.journal.read(at)?.body,
         };
         let record = RawRecord::parse(&body)?;
-        let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(false) };
-        let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+        let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(false) };
+        let partitions = topics.topics.get(topic).map_or(0, |of| of.partitions.len());
+        let count = i32::try_from(partitions).unwrap_or(i32::MAX);
         let is_keyed = record.key.is_some();
         // A record without a key may go to any partition.
         let tries = if is_keyed { 1 } else { count };
         let mut of_key = None;
         let place = (0..tries).find_map(|_| {
-            let place = partition_of(record.key.as_deref(), topic.turn, count);
-            topic.turn = topic.turn.wrapping_add(i64::from(!is_keyed));
-            let place = u16::try_from(place).ok()?;
+            let index = partition_of(record.key.as_deref(), topics.turn, count);
+            topics.turn = topics.turn.wrapping_add(i64::from(!is_keyed));
+            let place = topics.topics.get(topic)?.partition(u16::try_from(index).ok()?)?;
             of_key = is_keyed.then_some(place);
             let (count, bytes) = slice.of(place);
-            let unread = self.ledger.unread(group, RetryPartition(place));
-            let has_room = topic.has_room(place, now, unread + count, bytes);
-            (has_room && !(count > 0 && topic.sends_alone(place))).then_some(place)
+            let unread = self.ledger.unread(group, place);
+            let has_room = topics.has_room(place, now, unread + count, bytes);
+            (has_room && !(count > 0 && topics.sends_alone(place))).then_some(place)
         });
-        let Some(index) = place else {
-            topic.scan.leave(id, of_key);
+        let Some(partition) = place else {
+            topics.scan.leave(id, of_key);
             return Ok(true);
         };
-        let (count, released) = slice.released.entry(index).or_default();
+        let (count, released) = slice.released.entry(partition).or_default();
         (*count, *released) = (*count + 1, released.saturating_add(bytes));
-        slice.records.push((id, index, record));
+        slice.records.push((id, partition, record));
         Ok(true)
     }
 
@@ -222,21 +243,19 @@ impl Driver {
         }
         self.usable()?;
         let Slice { records, released, .. } = slice;
-        let topic = self.mover.topics.get(group);
-        let streams: Vec<StreamId> = topic.into_iter().flat_map(RetryTopic::streams).collect();
-        let mut next: BTreeMap<u16, i64> = BTreeMap::new();
+        let mut next: BTreeMap<RetryPartition, i64> = BTreeMap::new();
         let (mut facts, mut entries): (Vec<Fact>, Vec<NewEntry>) = (Vec::new(), Vec::new());
         for (id, partition, record) in records {
-            if let Some(topic) = self.mover.topics.get_mut(group) {
-                topic.scan.released(id);
+            if let Some(topics) = self.mover.groups.get_mut(group) {
+                topics.scan.released(id);
             }
-            let Some(stream) = streams.get(usize::from(partition)).copied() else { continue };
+            let stream = StreamId(partition.stream);
             let Some(bounds) = self.journal.stream_bounds(stream) else {
                 // The topic was deleted just now.
                 continue;
             };
             let offset = next.entry(partition).or_insert(bounds.next);
-            let delivery = RetryPlace::in_stream(partition, stream.0, *offset);
+            let delivery = partition.at(*offset);
             *offset += 1;
             facts.extend(self.handle(LedgerInput::Release { id, place: delivery }).1);
             let Some(entry) = self.ledger.entry(id) else { continue };
@@ -245,19 +264,20 @@ impl Driver {
         }
         match self.append(&facts, &[], entries) {
             Ok(()) => {
-                if let Some(topic) = self.mover.topics.get_mut(group) {
+                if let Some(topics) = self.mover.groups.get_mut(group) {
                     for (partition, end) in next {
                         let bytes = released.get(&partition).map_or(0, |(_, bytes)| *bytes);
-                        topic.released(partition, end - 1, bytes);
+                        topics.released(partition, end - 1, bytes);
                     }
                 }
                 Ok(())
             }
             Err(EngineError::Append(AppendError::UnknownStream { .. })) => {
-                self.mover.topics.remove(group);
-                let served =
-                    LedgerInput::RetryTopicServed { group: group.clone(), streams: Vec::new() };
-                facts.extend(self.handle(served).1);
+                for source in self.lost_topics(group) {
+                    let (group, streams) = (group.clone(), Vec::new());
+                    let served = LedgerInput::RetryTopicServed { group, source, streams };
+                    facts.extend(self.handle(served).1);
+                }
                 self.persist(&facts, &[], Vec::new())
             }
             Err(error) => {
@@ -267,7 +287,21 @@ impl Driver {
         }
     }
 
-    /// The group committed an offset of its retry topic. Retries below it that had failed again
+    /// Takes out the retry topics whose streams are gone, and returns their sources.
+    fn lost_topics(&mut self, group: &GroupId) -> Vec<Option<TopicName>> {
+        let Some(topics) = self.mover.groups.get_mut(group) else { return Vec::new() };
+        let is_gone = |topic: &RetryTopic| {
+            topic.partitions.iter().any(|of| self.journal.stream_bounds(of.stream).is_none())
+        };
+        let gone = topics.topics.iter().filter(|topic| is_gone(topic));
+        let gone: Vec<_> = gone.map(|topic| topic.source.clone()).collect();
+        for source in &gone {
+            topics.remove(source.as_ref());
+        }
+        gone
+    }
+
+    /// The group committed an offset of a retry topic. Retries below it that had failed again
     /// leave the window as well.
     pub(in crate::engine) fn commit_retries(
         &mut self,
@@ -277,9 +311,9 @@ impl Driver {
         let answer = self.ask(LedgerInput::RetryCommit { group: group.clone(), up_to })?;
         let Some(LedgerAnswer::Acknowledged(count)) = answer else { return Ok(()) };
         let now = self.clock.now().mono;
-        let Some(topic) = self.mover.topics.get_mut(group) else { return Ok(()) };
-        topic.committed(up_to, count, now);
-        if count > 0 {
+        let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(()) };
+        topics.committed(up_to, count, now);
+        if let Some(topic) = topics.topic_of(up_to.partition).filter(|_| count > 0) {
             let count = u64::try_from(count).unwrap_or(u64::MAX);
             self.metrics.record_acked(group.as_str(), topic.name.as_str(), count);
         }
@@ -291,16 +325,16 @@ impl Driver {
 #[derive(Default)]
 pub(super) struct Slice {
     /// Each with its partition and record.
-    pub(super) records: Vec<(EntryId, u16, RawRecord)>,
+    pub(super) records: Vec<(EntryId, RetryPartition, RawRecord)>,
     /// Bytes read for the slice, those of retries left waiting among them.
     read_bytes: u64,
     /// Number and bytes of the records, by partition.
-    pub(super) released: BTreeMap<u16, (usize, u64)>,
+    pub(super) released: BTreeMap<RetryPartition, (usize, u64)>,
 }
 
 impl Slice {
     /// Number and bytes of the records for a partition.
-    fn of(&self, partition: u16) -> (usize, u64) {
+    fn of(&self, partition: RetryPartition) -> (usize, u64) {
         self.released.get(&partition).copied().unwrap_or_default()
     }
 }

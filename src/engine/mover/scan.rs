@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::store::DueEntry;
-use crate::model::{EntryId, MonoMs};
+use crate::model::{EntryId, MonoMs, RetryPartition};
 
 /// Retries whose partition is remembered, so that a later pass need not read their records.
 const PLACES_MAX: usize = 1 << 16;
@@ -36,7 +36,7 @@ pub(super) struct Scan {
     /// Retries that the running pass has left waiting.
     left: u64,
     /// The partition of retries that were left waiting.
-    places: BTreeMap<EntryId, u16>,
+    places: BTreeMap<EntryId, RetryPartition>,
     /// Retries whose records cannot be read, with the time of the next try.
     unreadable: BTreeMap<EntryId, MonoMs>,
     not_before: MonoMs,
@@ -58,12 +58,12 @@ impl Scan {
         self.not_before = MonoMs(0);
     }
 
-    /// The partitions of the topic have changed.
+    /// The partitions of the topics have changed.
     pub(super) fn forget_places(&mut self) {
         self.places.clear();
     }
 
-    pub(super) fn place(&self, id: EntryId) -> Option<u16> {
+    pub(super) fn place(&self, id: EntryId) -> Option<RetryPartition> {
         self.places.get(&id).copied()
     }
 
@@ -72,8 +72,8 @@ impl Scan {
         self.unreadable.get(&id).is_some_and(|until| now < *until)
     }
 
-    /// Leaves a retry waiting, as its partition has no room.
-    pub(super) fn leave(&mut self, id: EntryId, place: Option<u16>) {
+    /// Leaves a retry waiting, as its partition has no room or its topic no reader.
+    pub(super) fn leave(&mut self, id: EntryId, place: Option<RetryPartition>) {
         self.left += 1;
         if let Some(place) = place {
             if self.places.len() >= PLACES_MAX {
@@ -141,9 +141,10 @@ mod tests {
 
     #[test]
     fn a_pass_that_leaves_many_retries_is_followed_by_a_pause() {
-        let mut scan = Scan::default();
-        (0..LEFT_BY_MS * 20).for_each(|id| scan.leave(EntryId(id), Some(3)));
-        assert_eq!((scan.place(EntryId(9)), scan.place(EntryId(1 << 40))), (Some(3), None));
+        let (mut scan, place) =
+            (Scan::default(), RetryPartition { stream: 1, index: 3, by_topic: false });
+        (0..LEFT_BY_MS * 20).for_each(|id| scan.leave(EntryId(id), Some(place)));
+        assert_eq!((scan.place(EntryId(9)), scan.place(EntryId(1 << 40))), (Some(place), None));
         assert_eq!(scan.end(MonoMs(100)), NextSlice::OnEvent);
         scan.wake();
         assert_eq!(scan.alarm(), MonoMs(120));

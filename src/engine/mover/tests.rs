@@ -1,6 +1,9 @@
 //! The engine with a log on a disk in memory, stepped by the test; the clock is manual.
 
 mod behind;
+mod deleted;
+mod divided;
+
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -12,7 +15,7 @@ use crate::clock::{Clock, Hand};
 use crate::engine::stepped::answered;
 use crate::engine::{Driver, Engine, EngineParts, NackBatch, NackRequest, Replay};
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
-use crate::model::{ClientId, Origin, TopicName, WallMs};
+use crate::model::{ClientId, Origin, RetryPair, TopicName, WallMs};
 use crate::retry::{
     Evidence, Nack, NackTarget, Policies, Policy, Reporter, RequestedDelay, StateKind,
 };
@@ -84,7 +87,9 @@ impl House {
 
     fn serve(&mut self, streams: &[StreamId]) {
         let log = |stream: &StreamId| RetryPartitionLog { stream: *stream, committed: 0 };
-        self.on().engine.serve_retry_topic(&shop(), streams.iter().map(log).collect());
+        self.on()
+            .engine
+            .serve_retry_topic(&RetryPair::of_group(&shop()), streams.iter().map(log).collect());
     }
 
     fn on(&mut self) -> &mut Running {
@@ -113,7 +118,7 @@ impl House {
 
     fn reads(&mut self) {
         let now = self.on().driver.clock.now().mono;
-        self.on().engine.reads_retries(&shop(), now);
+        self.on().engine.reads_retries(&RetryPair::of_group(&shop()), now);
     }
 
     fn ask<T>(&mut self, asked: impl Future<Output = T>) -> Option<T> {
@@ -133,8 +138,13 @@ impl House {
             let nack = Nack { want, record_bytes, ..Nack::of(NackTarget::Origin(origin)) };
             NackRequest { nack, record: record.clone() }
         });
+        self.take(nacks.collect())
+    }
+
+    /// Whether the nacks are durable.
+    fn take(&mut self, nacks: Vec<NackRequest>) -> bool {
         let by = Reporter { member: None, client: ClientId::new("test") };
-        let batch = NackBatch { group: shop(), by, producer: None, nacks: nacks.collect() };
+        let batch = NackBatch { group: shop(), by, producer: None, nacks };
         let engine = self.on().engine.clone();
         let said = engine.said(batch, Evidence::Nack);
         self.ask(said).is_some_and(|answer| answer.is_ok())
@@ -149,11 +159,7 @@ impl House {
             let nack = Nack { want, record_bytes: 30, ..Nack::of(NackTarget::Delivery(place)) };
             NackRequest { nack, record: record(None, 10) }
         });
-        let by = Reporter { member: None, client: ClientId::new("test") };
-        let batch = NackBatch { group: shop(), by, producer: None, nacks: nacks.collect() };
-        let engine = self.on().engine.clone();
-        let said = engine.said(batch, Evidence::Nack);
-        self.ask(said).is_some_and(|answer| answer.is_ok())
+        self.take(nacks.collect())
     }
 
     /// Commits an offset of the retry topic.
@@ -388,63 +394,6 @@ fn records_of_a_key_share_a_partition() {
         let holding: Vec<_> = holding.collect();
         assert!(holding.len() == 1 && of_key.iter().all(|one| holding[0].contains(one)));
     }
-}
-
-#[test]
-fn a_deleted_topic_gives_its_retries_back() {
-    let mut house = House::new(1);
-    house.reads();
-    assert!(house.fail(0..3, None));
-    house.pass(DELAY_MS);
-    assert_eq!(house.released(0).len(), 3);
-    assert!(house.commit(0, 1));
-    let old = house.stream(0).unwrap();
-    house.on().journal.stream_drop(old).unwrap();
-    house.serve(&[]);
-    house.step();
-    assert_eq!((house.count(StateKind::Waiting), house.count(StateKind::Committed)), (2, 1));
-    let new = house.stream(0).unwrap();
-    assert_ne!(new, old);
-    house.serve(&[new]);
-    house.step();
-    assert_eq!(house.released(0), origins(1..3), "in the new topic");
-}
-
-#[test]
-fn a_topic_deleted_before_a_crash_gives_its_retries_back() {
-    for has_topic in [true, false] {
-        let mut house = House::new(1);
-        house.reads();
-        assert!(house.fail(0..3, None));
-        house.pass(DELAY_MS);
-        assert!(house.commit(0, 1));
-        let old = house.stream(0).unwrap();
-        house.on().journal.stream_drop(old).unwrap();
-        house.step();
-        house.running = None;
-        house.disk.process_crash();
-        house.streams = usize::from(has_topic);
-        assert!(house.start());
-        house.on().engine.retry_topics_reopened();
-        house.step();
-        assert!(house.commit(0, 3), "of the new topic, which is empty");
-        assert_eq!((house.count(StateKind::Waiting), house.count(StateKind::Committed)), (2, 1));
-    }
-}
-
-#[test]
-fn a_topic_deleted_under_the_mover_loses_nothing() {
-    let mut house = House::new(1);
-    house.reads();
-    assert!(house.fail(0..3, None));
-    let old = house.stream(0).unwrap();
-    house.on().journal.stream_drop(old).unwrap();
-    house.pass(DELAY_MS);
-    assert_eq!(house.count(StateKind::Waiting), 3, "the engine had not heard of it");
-    let new = house.stream(0).unwrap();
-    house.serve(&[new]);
-    house.step();
-    assert_eq!(house.released(0), origins(0..3));
 }
 
 #[test]

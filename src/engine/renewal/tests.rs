@@ -16,7 +16,7 @@ use crate::engine::{
     ReleaseOutcome, Replay, RetryPartitionLog,
 };
 use crate::journal::{Disk, DiskFile, Journal, JournalOptions, MemDisk, StreamId, Writer};
-use crate::model::{ClientId, GroupId, Origin, WallMs};
+use crate::model::{ClientId, GroupId, Origin, RetryPair, WallMs};
 use crate::retry::{LedgerSnapshot, Nack, NackTarget, Reporter, StateKind, entries_of};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
@@ -204,7 +204,7 @@ impl House {
         recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at)).unwrap();
         let (engine, driver) = replay.finish(parts);
         let of = RetryPartitionLog { stream: StreamId(0), committed: 0 };
-        engine.serve_topic_behind(&shop(), vec![of]);
+        engine.serve_topic_behind(&RetryPair::of_group(&shop()), vec![of]);
         let (kept, released) = (Vec::new(), 0);
         Self { mem, faults, engine, driver, writer, flusher, hand, flushes: true, kept, released }
     }
@@ -263,7 +263,7 @@ impl House {
     /// Releases due entries. Returns false when a release did not come.
     fn release(&mut self) -> bool {
         self.hand.advance(LEVEL_MS);
-        self.engine.reads_retries(&shop(), self.driver.clock.now().mono);
+        self.engine.reads_retries(&RetryPair::of_group(&shop()), self.driver.clock.now().mono);
         let engine = self.engine.clone();
         let Some(batch) = answered(engine.next_release(), || self.step()) else { return false };
         let base = self.released;
@@ -367,7 +367,7 @@ fn a_release_during_a_failure_counts_after_the_renewal() {
     let mut house = House::new();
     house.fail(&[1, 2]).unwrap();
     house.hand.advance(LEVEL_MS);
-    house.engine.reads_retries(&shop(), house.driver.clock.now().mono);
+    house.engine.reads_retries(&RetryPair::of_group(&shop()), house.driver.clock.now().mono);
     let engine = house.engine.clone();
     let batch = answered(engine.next_release(), || house.step()).unwrap();
     house.arm(Fault::Full, 1);

@@ -100,8 +100,8 @@ impl Entries for Store {
         open.map(|(_, id)| id).take(limit).collect()
     }
 
-    fn open(&self, group: &GroupId, slot: RetryPartition) -> usize {
-        self.groups.get(group).map_or(0, |group| group.open_count(slot))
+    fn open(&self, group: &GroupId, of: RetryPartition) -> usize {
+        self.groups.get(group).map_or(0, |group| group.open_count(of))
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {

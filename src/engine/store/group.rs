@@ -17,8 +17,8 @@ pub(super) struct StoredGroup {
     /// The group's name in keys.
     pub(super) number: GroupNumber,
     pub(super) counts: EntryCounts,
-    /// Open deliveries of each partition by sequence. A partition without any has no key.
-    open: BTreeMap<RetryPartition, BTreeMap<u64, EntryId>>,
+    /// Open deliveries of each partition by offset. A partition without any has no key.
+    open: BTreeMap<RetryPartition, BTreeMap<i64, EntryId>>,
     /// Partitions whose rows are out of date: they change with every delivery.
     stale: BTreeSet<RetryPartition>,
     pub(super) shapes: Shapes,
@@ -42,16 +42,16 @@ impl StoredGroup {
 
     /// Loads the open deliveries of a partition from their row; false for an invalid row.
     pub(super) fn load_open(&mut self, key: &[u8], row: Option<OpenRow>) -> bool {
-        let (Some(slot), Some(open)) = (key::read_slot(key), row) else { return false };
-        let open = open.into_iter().map(|(sequence, id)| (sequence, EntryId(id)));
-        self.open.insert(slot, open.collect());
+        let (Some(of), Some(open)) = (key::read_retry_partition(key), row) else { return false };
+        let open = open.into_iter().map(|(offset, id)| (offset, EntryId(id)));
+        self.open.insert(of, open.collect());
         true
     }
 
-    /// Open deliveries of a partition from a sequence on.
-    pub(super) fn open_from(&self, from: RetryPlace) -> impl Iterator<Item = (u64, EntryId)> {
-        let open = self.open.get(&from.slot).map(|open| open.range(from.sequence..));
-        open.into_iter().flatten().map(|(sequence, id)| (*sequence, *id))
+    /// Open deliveries of a partition from an offset on.
+    pub(super) fn open_from(&self, from: RetryPlace) -> impl Iterator<Item = (i64, EntryId)> {
+        let open = self.open.get(&from.partition).map(|open| open.range(from.offset..));
+        open.into_iter().flatten().map(|(offset, id)| (*offset, *id))
     }
 
     /// Partitions with open deliveries.
@@ -60,8 +60,8 @@ impl StoredGroup {
     }
 
     /// Number of open deliveries of a partition.
-    pub(super) fn open_count(&self, slot: RetryPartition) -> usize {
-        self.open.get(&slot).map_or(0, BTreeMap::len)
+    pub(super) fn open_count(&self, of: RetryPartition) -> usize {
+        self.open.get(&of).map_or(0, BTreeMap::len)
     }
 
     /// True when the ledger knows nothing of the group.
@@ -75,8 +75,8 @@ impl StoredGroup {
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
         if let Some(place) = entry.inflight() {
-            self.open.entry(place.slot).or_default().insert(place.sequence, entry.id);
-            self.stale.insert(place.slot);
+            self.open.entry(place.partition).or_default().insert(place.offset, entry.id);
+            self.stale.insert(place.partition);
         }
         if let Some(due) = entry.due() {
             self.front.get_mut().comes((due, entry.id));
@@ -89,14 +89,14 @@ impl StoredGroup {
         }
         lower(&mut self.counts.by_state, entry.state.kind());
         if let Some(place) = entry.inflight() {
-            let left = self.open.get_mut(&place.slot).is_some_and(|open| {
-                open.remove(&place.sequence);
+            let left = self.open.get_mut(&place.partition).is_some_and(|open| {
+                open.remove(&place.offset);
                 !open.is_empty()
             });
             if !left {
-                self.open.remove(&place.slot);
+                self.open.remove(&place.partition);
             }
-            self.stale.insert(place.slot);
+            self.stale.insert(place.partition);
         }
         if let Some(due) = entry.due() {
             self.front.get_mut().goes((due, entry.id));
@@ -126,9 +126,9 @@ impl Store {
     pub(super) fn write_group(&mut self, name: &GroupId) {
         self.write_shapes(name);
         let Some(group) = self.groups.get_mut(name) else { return };
-        for slot in std::mem::take(&mut group.stale) {
-            let key = RowKey::of_group(key::OPEN, group.number).slot(slot).0;
-            match group.open.get(&slot) {
+        for of in std::mem::take(&mut group.stale) {
+            let key = RowKey::of_group(key::OPEN, group.number).retry_partition(of).0;
+            match group.open.get(&of) {
                 Some(open) => self.rows.put_value(key, &value::open_row(open)),
                 None => self.rows.delete(key),
             }

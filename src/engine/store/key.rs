@@ -103,8 +103,8 @@ impl RowKey {
         self.bytes(&id.0.to_be_bytes())
     }
 
-    pub(super) fn slot(self, slot: RetryPartition) -> Self {
-        self.bytes(&slot.0.to_be_bytes())
+    pub(super) fn retry_partition(self, of: RetryPartition) -> Self {
+        self.number(of.stream).bytes(&of.index.to_be_bytes()).flag(of.by_topic)
     }
 
     pub(super) fn number(self, number: u32) -> Self {
@@ -112,7 +112,7 @@ impl RowKey {
     }
 
     pub(super) fn place(self, place: RetryPlace) -> Self {
-        self.slot(place.slot).bytes(&place.sequence.to_be_bytes())
+        self.retry_partition(place.partition).signed(place.offset)
     }
 
     pub(super) fn wall(self, at: WallMs) -> Self {
@@ -160,8 +160,12 @@ pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
 }
 
 /// The partition at the end of a key of [`OPEN`].
-pub(super) fn read_slot(key: &[u8]) -> Option<RetryPartition> {
-    key.last_chunk::<2>().map(|slot| RetryPartition(u16::from_be_bytes(*slot)))
+pub(super) fn read_retry_partition(key: &[u8]) -> Option<RetryPartition> {
+    let (by_topic, key) = key.split_last()?;
+    let (key, index) = key.split_last_chunk::<2>()?;
+    let stream = u32::from_be_bytes(*key.last_chunk::<4>()?);
+    let index = u16::from_be_bytes(*index);
+    Some(RetryPartition { stream, index, by_topic: *by_topic != 0 })
 }
 
 /// The offset at the end of a key of [`ORIGIN`].

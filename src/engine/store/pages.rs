@@ -7,7 +7,7 @@ use crate::engine::store::Store;
 use crate::engine::store::entries::origins_key;
 use crate::engine::store::key::{self, EntryClass, RowKey};
 use crate::engine::store::taken_entry::TakenEntry;
-use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicPartition, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicName, TopicPartition, WallMs};
 use crate::retry::{Entries, Entry, RetryState, StateKind};
 
 /// Entries read by one command.
@@ -45,6 +45,21 @@ impl Store {
             found.push((TopicPartition { topic, partition }, offsets));
         }
         found.retain(|(_, offsets): &(_, Vec<i64>)| !offsets.is_empty());
+        found
+    }
+
+    /// Topics with an entry of the group.
+    pub(in crate::engine) fn sources(&self, group: &GroupId) -> Vec<TopicName> {
+        let mut found = Vec::new();
+        let Some(number) = self.number(group) else { return found };
+        let all = RowKey::of_group(key::ORIGIN, number);
+        let (mut from, end) = (all.clone(), all.end());
+        while let Some((_, id)) = self.pairs(&from, &end, 1).pop() {
+            let entry = key::read_id(&id).and_then(|id| self.get(id));
+            let Some(origin) = entry.and_then(|entry| entry.origin) else { break };
+            from = RowKey::of_group(key::ORIGIN, number).topic(origin.topic.as_str()).end();
+            found.push(origin.topic);
+        }
         found
     }
 
@@ -120,8 +135,8 @@ impl Store {
     /// is read, because a partition delivers in order.
     pub(in crate::engine) fn oldest_out(&self, group: &GroupId) -> Option<WallMs> {
         let partitions = self.partitions(group).into_iter();
-        let first = partitions.filter_map(|slot| {
-            let id = self.inflight(group, RetryPlace { slot, sequence: 0 }, 1).pop()?;
+        let first = partitions.filter_map(|partition| {
+            let id = self.inflight(group, partition.at(0), 1).pop()?;
             match self.get(id)?.state {
                 RetryState::Released { since, .. } => Some(since),
                 _ => None,

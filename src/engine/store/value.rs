@@ -58,11 +58,11 @@ pub(super) fn read_counts(row: GroupRow) -> EntryCounts {
     EntryCounts { waiting: BTreeMap::from_iter(waiting), by_state: BTreeMap::from_iter(by_state) }
 }
 
-/// Open deliveries of a partition: sequence and entry id of each.
-pub(super) type OpenRow = Vec<(u64, u64)>;
+/// Open deliveries of a partition: offset and entry id of each.
+pub(super) type OpenRow = Vec<(i64, u64)>;
 
-pub(super) fn open_row(open: &BTreeMap<u64, EntryId>) -> OpenRow {
-    open.iter().map(|(sequence, id)| (*sequence, id.0)).collect()
+pub(super) fn open_row(open: &BTreeMap<i64, EntryId>) -> OpenRow {
+    open.iter().map(|(offset, id)| (*offset, id.0)).collect()
 }
 
 /// The marks' row: next entry id, latest time, delay tables, next group number.

@@ -260,7 +260,7 @@ mod tests {
                 levels: (1..=18).map(|level| (level, 1)).collect(),
                 levels_in_force: 18,
                 topics: ["a", "b", "c"].map(str::to_owned).to_vec(),
-                retry_topic: format!("reprise.retry.group-{n}"),
+                retry_topics: vec![format!("reprise.retry.group-{n}")],
                 ..GroupGauges::default()
             })
             .collect();

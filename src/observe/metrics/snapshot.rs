@@ -16,7 +16,7 @@ pub struct GroupGauges {
     pub levels_in_force: usize,
     /// Topics that the members subscribe to, and topics with committed offsets.
     pub topics: Vec<String>,
-    pub retry_topic: String,
+    pub retry_topics: Vec<String>,
     /// Retries delivered and not final.
     pub inflight: u64,
     /// Age of the oldest inflight retry, in seconds.

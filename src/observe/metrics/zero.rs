@@ -75,13 +75,13 @@ impl Metrics {
             self.expect_of_group(group, levels);
         }
         let topics = state.topics.iter().take(TOPICS_MAX);
-        for topic in topics.chain(std::iter::once(&state.retry_topic)) {
+        for topic in topics.chain(state.retry_topics.iter()) {
             let place = (group.to_owned(), format!("of {topic}"));
             if expected.contains(&place) || self.0.pairs.is_half_full() {
                 continue;
             }
             self.0.pairs.admits(&format!("{group}\n{topic}"));
-            if *topic == state.retry_topic {
+            if state.retry_topics.contains(topic) {
                 self.expect(&names::RECORDS_ACKED, &[group, topic]);
             } else {
                 self.expect_of_topic(group, topic);
@@ -148,7 +148,7 @@ mod tests {
             group: group.into(),
             levels_in_force: 2,
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
-            retry_topic: format!("reprise.retry.{group}"),
+            retry_topics: vec![format!("reprise.retry.{group}")],
             ..GroupGauges::default()
         }
     }

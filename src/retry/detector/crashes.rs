@@ -29,10 +29,10 @@ impl Detector {
         let outstanding: OffsetRanges = lost.collect();
         let known = self.members.get(member);
         let lived_ms = known.map_or(0, |known| until.since(known.since));
-        let retry_topic = known.and_then(|known| known.retry_topic.clone());
+        let retries = known.map(|known| known.retries.clone()).unwrap_or_default();
         self.suspects.set_rules(self.rules.suspects);
         let member = member.clone();
-        let lost = LostDelivery { member, outstanding, lived_ms, end, retry_topic };
+        let lost = LostDelivery { member, outstanding, lived_ms, end, retries };
         self.tell_suspects(now, SuspectEvent::Lost(lost));
     }
 
@@ -46,9 +46,10 @@ impl Detector {
         if returned.is_empty() {
             return;
         }
-        let retry_topic = self.members.get(member).and_then(|known| known.retry_topic.clone());
+        let known = self.members.get(member);
+        let retries = known.map(|known| known.retries.clone()).unwrap_or_default();
         let (member, outstanding) = (member.clone(), returned.into_iter().collect());
-        self.tell_suspects(now, SuspectEvent::Returned { member, outstanding, retry_topic });
+        self.tell_suspects(now, SuspectEvent::Returned { member, outstanding, retries });
         self.push(DetectorOutput::Wake);
     }
 
@@ -76,7 +77,7 @@ impl Detector {
     /// planned again, also after its client has died.
     pub(in crate::retry) fn note_fetch(&mut self, now: Moment, by: &MemberFetch) {
         let Some(known) = self.members.get_mut(&by.member) else { return };
-        known.retry_topic.clone_from(&by.retry_topic);
+        known.retries.clone_from(&by.retries);
         if known.alive < by.came {
             self.note_alive(now, &by.member);
         }

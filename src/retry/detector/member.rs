@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::model::{MemberId, MonoMs, TopicName, TopicPartition};
+use crate::model::{MemberId, MonoMs, TopicPartition};
+use crate::retry::RetrySubscription;
 use crate::retry::detector::FetchPosition;
 
 /// Removed members that are remembered; more than have a pending Fetch at a time.
@@ -20,7 +21,7 @@ pub(in crate::retry) struct DetectedMember {
     /// Time of the last request.
     pub(in crate::retry) alive: MonoMs,
     /// The retry topic that the member subscribes to.
-    pub(in crate::retry) retry_topic: Option<TopicName>,
+    pub(in crate::retry) retries: RetrySubscription,
     /// The record that is delivered now or next, while records are delivered one at a time.
     pub(in crate::retry) turn: Option<DeliveryRight>,
 }

@@ -169,8 +169,8 @@ impl Detector {
 mod tests {
     use super::*;
     use crate::model::{MonoMs, WallMs};
-    use crate::retry::Policy;
     use crate::retry::detector::{FetchDecision, Rules};
+    use crate::retry::{Policy, RetrySubscription};
 
     #[test]
     fn a_fetch_of_many_partitions_is_remembered_in_part() {
@@ -181,7 +181,7 @@ mod tests {
             came: now.mono,
             conn: 1,
             max_wait_ms: 500,
-            retry_topic: None,
+            retries: RetrySubscription::default(),
         };
         let names = 0..i32::try_from(WINDOWS_MAX).unwrap() + 5;
         let of = |partition| TopicPartition { topic: "made-up".into(), partition };

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, OffsetRuns, Sparse, TopicName, TopicPartition};
+use crate::retry::RetrySubscription;
 
 /// A member's Fetch, as far as the detector needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub struct MemberFetch {
     pub conn: u64,
     /// The client's `fetch.max.wait.ms`.
     pub max_wait_ms: u64,
-    /// The retry topic that the member subscribes to: a failed record need not hold its partition.
-    pub retry_topic: Option<TopicName>,
+    /// The retry topics that the member subscribes to.
+    pub retries: RetrySubscription,
 }
 
 /// One partition of a Fetch.

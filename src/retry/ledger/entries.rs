@@ -60,10 +60,10 @@ pub trait Entries {
     fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
     /// Approximate size of the entry's record.
     fn record_bytes(&self, id: EntryId) -> u64;
-    /// Inflight entries of the partition of `from`, from that offset on, by sequence.
+    /// Inflight entries of the partition of `from`, from that offset on, in order.
     fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId>;
     /// Number of inflight entries of the partition.
-    fn open(&self, group: &GroupId, slot: RetryPartition) -> usize;
+    fn open(&self, group: &GroupId, of: RetryPartition) -> usize;
     /// Entries whose [`Entry::expires`] is at or before `now`, by (expires, id).
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId>;
     /// The first `expires` of all entries.
@@ -93,7 +93,7 @@ pub trait Entries {
     /// Every group with an entry, in order.
     fn groups(&self) -> Vec<GroupId>;
     fn counts(&self, group: &GroupId) -> EntryCounts;
-    /// Partitions of the retry topic with inflight entries, by number.
+    /// Partitions of retry topics with inflight entries, in order.
     fn partitions(&self, group: &GroupId) -> Vec<RetryPartition>;
     fn marks(&self) -> Marks;
     /// Stores an entry, new or in place of the one with its id.

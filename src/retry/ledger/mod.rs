@@ -121,8 +121,8 @@ impl<S: Entries> Ledger<S> {
             }
             LedgerInput::Release { id, place } => self.on_release(id, place),
             LedgerInput::RetryCommit { group, up_to } => self.on_retry_commit(&group, up_to),
-            LedgerInput::RetryTopicServed { group, streams } => {
-                self.on_retry_topic_served(&group, &streams);
+            LedgerInput::RetryTopicServed { group, source, streams } => {
+                self.on_retry_topic_served(&group, source.as_ref(), &streams);
             }
             LedgerInput::Damaged { id, why } => self.on_damaged(id, &why),
             LedgerInput::TopicGone { topic } => self.on_topic_gone(&topic),

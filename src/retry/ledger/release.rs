@@ -1,6 +1,6 @@
 //! Retries in the retry topic: a due one is released, and the group's commits acknowledge it.
 
-use crate::model::{EntryId, GroupId, Moment, RetryPartition, RetryPlace};
+use crate::model::{EntryId, GroupId, Moment, RetryPartition, RetryPlace, TopicName};
 use crate::retry::{Entries, Entry, Evidence, Ledger, LedgerAnswer, PayloadChange, RetryState};
 
 impl<S: Entries> Ledger<S> {
@@ -52,16 +52,22 @@ impl<S: Entries> Ledger<S> {
         self.answer(LedgerAnswer::Acknowledged(count));
     }
 
-    /// The retry topic has these streams now. Retries in any other stream are due again: their
+    /// A retry topic has these streams now. Its retries in any other stream are due again: the
     /// topic was deleted.
-    pub(in crate::retry) fn on_retry_topic_served(&mut self, group: &GroupId, streams: &[u32]) {
+    pub(in crate::retry) fn on_retry_topic_served(
+        &mut self,
+        group: &GroupId,
+        source: Option<&TopicName>,
+        streams: &[u32],
+    ) {
         let due = self.wall();
-        for slot in self.store.partitions(group) {
-            let first = RetryPlace { slot, sequence: 0 };
-            for id in self.store.inflight(group, first, usize::MAX) {
+        let partitions = self.store.partitions(group).into_iter();
+        let is_lost =
+            |of: &RetryPartition| of.by_topic == source.is_some() && !streams.contains(&of.stream);
+        for partition in partitions.filter(is_lost) {
+            for id in self.store.inflight(group, partition.at(0), usize::MAX) {
                 let Some(mut entry) = self.store.get(id) else { continue };
-                let RetryState::Released { place, .. } = entry.state else { continue };
-                if !streams.contains(&place.stream()) {
+                if source.is_none() || entry.source() == source {
                     entry.state = RetryState::Waiting { due, delay_ms: 0, level: None };
                     self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
                 }
@@ -71,12 +77,11 @@ impl<S: Entries> Ledger<S> {
 
     /// The released retries of a partition below an offset, in order.
     fn released_below(&self, group: &GroupId, end: RetryPlace) -> Vec<EntryId> {
-        let first = RetryPlace::in_stream(end.slot.0, end.stream(), 0);
         let is_below = |id: &EntryId| {
             let entry = self.store.get(*id);
             entry.and_then(|entry| entry.inflight()).is_some_and(|place| place < end)
         };
-        let released = self.store.inflight(group, first, usize::MAX);
+        let released = self.store.inflight(group, end.partition.at(0), usize::MAX);
         released.into_iter().take_while(is_below).collect()
     }
 

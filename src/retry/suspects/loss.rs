@@ -19,8 +19,8 @@ const FAILED_AT_MAX: usize = 64;
 
 impl Suspects {
     pub(super) fn on_lost(&mut self, now: Moment, lost: LostDelivery) {
-        let LostDelivery { member, mut outstanding, lived_ms, end, retry_topic } = lost;
-        self.retry_topic = retry_topic;
+        let LostDelivery { member, mut outstanding, lived_ms, end, retries } = lost;
+        self.retries = retries;
         if end == LostMember::Left || lived_ms > LIFETIME_MS_MAX {
             self.exempt_uncommitted(&outstanding);
         }
@@ -126,8 +126,7 @@ impl Suspects {
                 let failures = set.isolation.failures;
                 let origin = record.clone();
                 self.decisions.push_back(Decision::Failed { origin, failures });
-                let topic = self.retry_topic.as_ref();
-                if failures >= self.rules.failures_max(topic, Some(&record)) {
+                if failures >= self.rules.failures_max(&self.retries, Some(&record)) {
                     ended.push((record, failures));
                     continue;
                 }
@@ -148,7 +147,7 @@ impl Suspects {
 
     fn end_suspicion(&mut self, record: &Origin, failures: u32) {
         let origin = record.clone();
-        let decision = if self.retry_topic.is_some() {
+        let decision = if self.retries.takes(&record.topic) {
             Decision::Retry { origin, failures }
         } else {
             Decision::DeadLetter { origin, failures }

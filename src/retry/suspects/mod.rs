@@ -44,6 +44,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use crate::model::{Deadline, MemberId, Moment, MonoMs, Origin, TopicName, TopicPartition};
+use crate::retry::RetrySubscription;
 
 pub use grant::Grant;
 pub use ranges::OffsetRanges;
@@ -103,11 +104,12 @@ const RETRY_LIMIT: u32 = 1;
 
 impl SuspectRules {
     /// Failed deliveries of an isolated record that make an entry or a dead letter.
-    fn failures_max(&self, retry_topic: Option<&TopicName>, record: Option<&Origin>) -> u32 {
-        match (retry_topic, record) {
-            (None, _) => self.in_place_limit,
-            (Some(retry), Some(record)) if record.topic == *retry => RETRY_LIMIT,
-            (Some(_), _) => RETRY_TOPIC_LIMIT,
+    fn failures_max(&self, retries: &RetrySubscription, record: Option<&Origin>) -> u32 {
+        match record {
+            Some(record) if retries.has(&record.topic) => RETRY_LIMIT,
+            Some(record) if !retries.takes(&record.topic) => self.in_place_limit,
+            None if retries.is_empty() => self.in_place_limit,
+            Some(_) | None => RETRY_TOPIC_LIMIT,
         }
     }
 }
@@ -134,7 +136,7 @@ pub struct LostDelivery {
     pub lived_ms: u64,
     pub end: LostMember,
     /// The retry topic that the member subscribes to.
-    pub retry_topic: Option<TopicName>,
+    pub retries: RetrySubscription,
 }
 
 /// The fate of a member whose records are lost.
@@ -163,7 +165,7 @@ pub enum SuspectEvent {
     /// The end of a member.
     Lost(LostDelivery),
     /// A live member fetches its outstanding records again (`on_seek_back: retry`).
-    Returned { member: MemberId, outstanding: OffsetRanges, retry_topic: Option<TopicName> },
+    Returned { member: MemberId, outstanding: OffsetRanges, retries: RetrySubscription },
     /// The topic was deleted or recreated: none of its records is suspected any more.
     Cleared(TopicPartition),
     /// Offsets without a record to deliver.
@@ -195,8 +197,8 @@ pub enum Decision {
 #[derive(Debug)]
 pub struct Suspects {
     rules: SuspectRules,
-    /// The retry topic of the last lost member.
-    retry_topic: Option<TopicName>,
+    /// The retry topics of the last lost member.
+    retries: RetrySubscription,
     sets: Vec<SuspectSet>,
     /// Topics that the group has committed.
     committed: BTreeSet<TopicName>,
@@ -215,7 +217,7 @@ impl Suspects {
     pub fn new(rules: SuspectRules) -> Self {
         Self {
             rules,
-            retry_topic: None,
+            retries: RetrySubscription::default(),
             sets: Vec::new(),
             committed: BTreeSet::new(),
             exempt: BTreeSet::new(),
@@ -270,8 +272,8 @@ impl Suspects {
                 self.disconnected.insert(member);
             }
             SuspectEvent::Lost(lost) => self.on_lost(now, lost),
-            SuspectEvent::Returned { member, outstanding, retry_topic } => {
-                self.retry_topic = retry_topic;
+            SuspectEvent::Returned { member, outstanding, retries } => {
+                self.retries = retries;
                 self.on_returned(now, &member, outstanding);
             }
             SuspectEvent::Cleared(partition) => self.on_cleared(&partition),

@@ -91,7 +91,7 @@ impl Suspects {
             begun_ms: now.since(set.begun),
             last_loss_ms: now.since(set.last_loss),
             failures: set.isolation.failures,
-            limit: self.rules.failures_max(self.retry_topic.as_ref(), set.isolated().as_ref()),
+            limit: self.rules.failures_max(&self.retries, set.isolated().as_ref()),
             next: self.next_of(index, set, stage, now),
         })
     }

@@ -38,7 +38,8 @@ fn lose(suspects: &mut Suspects, member: &str, outstanding: &[(i32, Range<i64>)]
 
 fn lose_ranges(suspects: &mut Suspects, member: &str, outstanding: OffsetRanges, end: LostMember) {
     let (member, lived_ms) = (member.into(), 1_000);
-    let lost = LostDelivery { member, outstanding, lived_ms, end, retry_topic: None };
+    let lost =
+        LostDelivery { member, outstanding, lived_ms, end, retries: RetrySubscription::default() };
     suspects.handle(now(1_000), SuspectEvent::Lost(lost));
 }
 
@@ -392,8 +393,8 @@ fn a_lost_probe_is_explained_by_lost_records_only() {
     withheld.isolation.stage = IsolatedStage::Withheld(probe);
     suspects.sets = vec![isolated, withheld];
     let (member, outstanding) = ("owner".into(), ranges(&[(0, 9..10)]));
-    let retry_topic = Some("reprise.retry.shop".into());
-    suspects.handle(now(3_000), SuspectEvent::Returned { member, outstanding, retry_topic });
+    let retries = RetrySubscription::new([("reprise.retry.shop".into(), None)]);
+    suspects.handle(now(3_000), SuspectEvent::Returned { member, outstanding, retries });
     assert!(suspects.sets[1].isolation.probe().is_none(), "the probe itself is lost");
 }
 

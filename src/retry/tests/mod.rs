@@ -198,7 +198,7 @@ fn level(nack: Nack, level: i32) -> Nack {
 }
 
 fn after(place: RetryPlace) -> RetryPlace {
-    RetryPlace { sequence: place.sequence + 1, ..place }
+    RetryPlace { offset: place.offset + 1, ..place }
 }
 
 fn max(max_reconsume_times: u32) -> Policy {

@@ -46,7 +46,7 @@ fn a_batch_of_nacks_fails_a_record_once() {
 fn retries_of_a_lost_topic_are_due_again_uncharged() {
     let mut rig = Rig::new(Policy::default());
     let (_, before) = rig.inflight(1);
-    let served = |streams| LedgerInput::RetryTopicServed { group: shop(), streams };
+    let served = |streams| LedgerInput::RetryTopicServed { group: shop(), source: None, streams };
     rig.send(served(vec![STREAM]));
     assert_eq!(rig.only(), before);
     rig.send(served(vec![STREAM + 1]));

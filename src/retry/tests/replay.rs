@@ -87,7 +87,11 @@ impl Script {
             }
             10..13 => {
                 let streams = if self.rng.bool() { vec![STREAM] } else { Vec::new() };
-                self.rig.send(LedgerInput::RetryTopicServed { group: shop(), streams });
+                self.rig.send(LedgerInput::RetryTopicServed {
+                    group: shop(),
+                    source: None,
+                    streams,
+                });
             }
             13 => self.change_around(),
             14 => {

@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::broker::groups::MemberSubscription;
 use crate::model::{GroupId, MemberId, TopicName};
+use crate::retry::RetrySubscription;
 use crate::retry::detector::MemberFetch;
 use crate::route::Router;
 use crate::route::clients::client_address::ClientAddress;
@@ -67,7 +68,7 @@ impl Router {
                     came: self.clock.now().mono,
                     conn: conn.id,
                     max_wait_ms,
-                    retry_topic: owner.retry_topic.clone(),
+                    retries: owner.retries.clone(),
                 },
                 detector: Arc::clone(&owner.detector),
                 planned_at: AtomicU64::new(0),
@@ -93,9 +94,9 @@ impl Router {
     fn attribute(&self, conn: &Conn, topics: &[TopicName]) -> Attribution {
         let Some(found) = self.owner_of(conn, topics) else { return Attribution::Unattributed };
         let Some(detector) = self.detector_of(&found.group) else { return Attribution::Unwatched };
-        let retry_topic = self.subscribed_retry_topic(&found);
+        let retries = self.subscribed_retries(&found);
         let OwnerCandidate { group, member, .. } = found;
-        Attribution::Member(Arc::new(Owner { group, member, retry_topic, detector }))
+        Attribution::Member(Arc::new(Owner { group, member, retries, detector }))
     }
 
     fn owner_of(&self, conn: &Conn, topics: &[TopicName]) -> Option<OwnerCandidate> {
@@ -193,15 +194,19 @@ impl Router {
         topics.filter(|topic| !self.names.is_ours(topic)).collect()
     }
 
-    /// The retry topic to which failures of this member move; `None`: they stay in place.
-    fn subscribed_retry_topic(&self, candidate: &OwnerCandidate) -> Option<TopicName> {
+    /// The retry topics to which failures of this member move.
+    fn subscribed_retries(&self, candidate: &OwnerCandidate) -> RetrySubscription {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let in_place = policies.of(&candidate.group).in_place;
         drop(policies);
-        let retry = self.names.retry_topic(&candidate.group);
-        let subscribes = candidate.topics.as_ref().is_some_and(|known| known.contains(&retry));
-        let is_open = subscribes && !in_place && self.has_retry_topic(&candidate.group);
-        is_open.then_some(retry)
+        let Some(topics) = candidate.topics.as_ref().filter(|_| !in_place) else {
+            return RetrySubscription::default();
+        };
+        if !self.has_retry_topic(&candidate.group) {
+            return RetrySubscription::default();
+        }
+        let topics = self.names.retry_topics(&candidate.group, topics);
+        RetrySubscription::new(topics.map(|(topic, pair)| (topic.clone(), pair.source)))
     }
 }
 

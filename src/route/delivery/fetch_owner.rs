@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::engine::GroupDetector;
 use crate::model::{GroupId, MemberId, TopicName};
+use crate::retry::RetrySubscription;
 
 /// Bound of the topic names remembered for one session: thousands of topics.
 const SESSION_BYTES_MAX: usize = 256 << 10;
@@ -32,7 +33,7 @@ pub(super) enum Attribution {
 pub(super) struct Owner {
     pub(super) group: GroupId,
     pub(super) member: MemberId,
-    pub(super) retry_topic: Option<TopicName>,
+    pub(super) retries: RetrySubscription,
     pub(super) detector: Arc<GroupDetector>,
 }
 

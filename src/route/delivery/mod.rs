@@ -46,7 +46,13 @@ impl TrackedFetch {
     fn nobody(group: &GroupId, detector: &Arc<GroupDetector>) -> Self {
         let member = MemberId::new("");
         let came = MonoMs::default();
-        let by = MemberFetch { member, came, conn: 0, max_wait_ms: 0, retry_topic: None };
+        let by = MemberFetch {
+            member,
+            came,
+            conn: 0,
+            max_wait_ms: 0,
+            retries: crate::retry::RetrySubscription::default(),
+        };
         Self {
             group: group.clone(),
             by,

@@ -86,9 +86,9 @@ fn plan_topic<'a>(
         Err(error) => Err(code::of_broker(&error)),
     };
     if let Ok(TopicKind::Local(topic)) = &place
-        && let Some(group) = router.group_served_here(&topic.name)
+        && let Some(pair) = router.pair_served_here(&topic.name)
     {
-        router.engine.reads_retries(&group, router.clock.now().mono);
+        router.engine.reads_retries(&pair, router.clock.now().mono);
     }
     let partitions = asked
         .partitions

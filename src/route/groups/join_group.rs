@@ -53,9 +53,8 @@ pub(in crate::route) async fn answer(
         can_skip_assignment: head.version >= SKIP_ASSIGNMENT_SINCE,
         consuming: None,
     };
-    let retry = router.names.retry_topic(&group);
-    let known = |name: &TopicName| image(router, name, &retry);
-    join.protocols.iter().for_each(|protocol| router.make_subscribed(&retry, &protocol.metadata));
+    let known = |name: &TopicName| image(router, name, &group);
+    join.protocols.iter().for_each(|protocol| router.make_subscribed(&group, &protocol.metadata));
     match router.broker.groups.join(&group, join, known).await {
         Ok(joined) => {
             let key = member_key(&joined.member_id, instance_id.as_deref());

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
 use crate::group::GoneCause;
-use crate::model::{GroupId, MemberId};
+use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::Router;
 
 /// The interval at which silent members of the cluster's groups are searched for.
@@ -74,24 +74,26 @@ impl Router {
         })
     }
 
-    /// Whether a member subscribes to the group's retry topic, or fetched it lately.
+    /// Whether a member subscribes to a retry topic of the group, or fetched one lately.
     pub fn is_retry_read(&self, group: &GroupId) -> bool {
         self.count_takers(group) > 0 || self.engine.has_retry_reader(group, self.clock.now().mono)
     }
 
-    /// The number of members that subscribe to the group's retry topic; in front of a cluster,
+    /// The number of members that subscribe to a retry topic of the group; in front of a cluster,
     /// those connected here.
     pub fn count_takers(&self, group: &GroupId) -> usize {
-        let retry = self.names.retry_topic(group);
-        self.subscriptions(group).iter().filter(|topics| topics.contains(&retry)).count()
+        let takes =
+            |topics: &&Vec<TopicName>| self.names.retry_topics(group, topics).next().is_some();
+        self.subscriptions(group).iter().filter(takes).count()
     }
 
-    /// A member has left: without another subscriber nobody reads the retry topic. A reader without
+    /// A member has left: without another subscriber nobody reads a retry topic. A reader without
     /// a group shows with its next Fetch.
     fn reader_left(&self, group: &GroupId) {
-        if self.count_takers(group) == 0 {
-            self.engine.no_retry_reader(group);
-        }
+        let subscriptions = self.subscriptions(group);
+        let topics = subscriptions.iter().flat_map(|topics| self.names.retry_topics(group, topics));
+        let subscribed = topics.map(|(_, pair)| pair).collect();
+        self.engine.no_retry_reader(group, &subscribed);
     }
 
     /// The number of members that are not silent; in front of a cluster, those connected here.

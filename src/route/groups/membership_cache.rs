@@ -284,7 +284,11 @@ impl MembershipCache {
 
     /// Members of a group that are connected elsewhere, from the last list that a leader here
     /// received: the number of all, and of those that subscribe to `topic`.
-    pub fn elsewhere(&self, group: &GroupId, topic: &TopicName) -> (usize, usize) {
+    pub fn elsewhere(
+        &self,
+        group: &GroupId,
+        takes: impl Fn(&[TopicName]) -> bool,
+    ) -> (usize, usize) {
         let groups = self.lock();
         let Some(group) = groups.get(group) else { return (0, 0) };
         let is_here = |id: &MemberId| {
@@ -293,7 +297,7 @@ impl MembershipCache {
         };
         let away: Vec<&Bytes> =
             group.led.iter().filter(|(id, _)| !is_here(id)).map(|(_, wanted)| wanted).collect();
-        (away.len(), away.iter().filter(|wanted| topics_of(wanted).contains(topic)).count())
+        (away.len(), away.iter().filter(|wanted| takes(&topics_of(wanted))).count())
     }
 
     /// One member; `None`: it is unknown here.

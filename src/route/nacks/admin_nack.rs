@@ -51,11 +51,12 @@ pub enum PostRefusal {
     /// No member would receive the retry.
     #[error(
         "the record of the group {group:?} would not come back: {why}. Start the application with \
-         {topic} in its subscription, or send \"dlq\": true for the dead letters"
+         {topics} in its subscription, or send \"dlq\": true for the dead letters"
     )]
     NoWayBack {
         group: String,
-        topic: TopicName,
+        /// The retry topics of the group.
+        topics: String,
         /// The reason why no member receives its retries.
         why: NoTaker,
     },
@@ -131,6 +132,7 @@ impl Router {
             want,
             max_reconsume_times: None,
             reason,
+            produced_for: None,
             committed,
             carried: FailureHistory::default(),
             bytes,
@@ -159,7 +161,8 @@ impl Router {
             }
             Err(error) => return Err(PostRefusal::Engine(error)),
         };
-        self.names.register(&group);
+        let source = self.source_of(&record.topic);
+        self.names.register(&self.pair_in_use(&group, source.as_ref()));
         match reply {
             NackReply::Taken(outcomes) => {
                 outcomes.first().copied().ok_or(PostRefusal::Engine(EngineError::Stopped))
@@ -187,8 +190,8 @@ impl Router {
             return Ok(());
         }
         let Some(why) = self.no_taker(group) else { return Ok(()) };
-        let topic = self.names.retry_topic(group);
-        Err(PostRefusal::NoWayBack { group: group.to_string(), topic, why })
+        let topics = self.retry_topics_text(group);
+        Err(PostRefusal::NoWayBack { group: group.to_string(), topics, why })
     }
 
     /// The stored form of an origin record. An inner error: it cannot be read, which matters only

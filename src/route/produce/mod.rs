@@ -236,9 +236,9 @@ fn one<'a>(
                 NOT_TRANSACTIONAL,
             ));
         }
-        ProduceTarget::Nacks(group) => {
-            if (0..router.retry_partitions(group)).contains(&data.index) {
-                return nack::begin(router, from, (group, data.index), records);
+        ProduceTarget::Nacks(pair) => {
+            if (0..router.retry_partitions(pair)).contains(&data.index) {
+                return nack::begin(router, from, (pair, data.index), records);
             }
             return done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition));
         }

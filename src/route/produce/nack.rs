@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::{OffsetOutcome, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
-use crate::model::{GroupId, Origin};
+use crate::model::{GroupId, Origin, RetryPair};
 use crate::retry::{
     self, CopiedDelivery, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay,
 };
@@ -19,6 +19,7 @@ use crate::route::produce::batch::one_batch;
 use crate::route::produce::produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use crate::route::produce::produce_sender::ProduceSender;
 use crate::route::produce::produce_transaction::OUTSIDE_TRANSACTION;
+use crate::route::topics::retry_topics::RetrySources;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -31,27 +32,29 @@ pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 pub(super) fn begin<'a>(
     router: &'a Router,
     from: ProduceSender<'_>,
-    (group, partition): (&GroupId, i32),
+    (pair, partition): (&RetryPair, i32),
     bytes: Bytes,
 ) -> PendingOutcome<'a> {
+    let mut sources = RetrySources::new();
     let request = batch_of(router, from.version, bytes).and_then(|batch| {
         if batch.header.is_transactional() {
             let (error, why) = OUTSIDE_TRANSACTION;
             return Err(ProduceOutcome::refused(error, why));
         }
-        read(router, (from.conn, from.back), (group, partition), &batch)
+        read(router, (from.conn, from.back), (pair, partition), &batch, &mut sources)
     });
     let sent = match request {
         Ok(request) => router.engine.said(request, Evidence::Nack),
         Err(outcome) => return done(outcome),
     };
-    router.names.register(group);
-    let group = group.clone();
+    let group = pair.group.clone();
+    for source in &sources {
+        router.names.register(&router.pair_in_use(&group, source.as_ref()));
+    }
     Box::pin(async move {
         match sent.await {
             Ok(_) => {
-                router.place_or_make(&router.names.retry_topic(&group));
-                router.topics_behind.want(&group);
+                router.retries_began(&group, &sources);
                 ProduceOutcome::taken(0, 0)
             }
             Err(error) => {
@@ -89,9 +92,11 @@ fn refused(error: &EngineError) -> ProduceOutcome {
 fn read(
     router: &Router,
     (conn, back): (&Conn, &ReadBack),
-    (group, partition): (&GroupId, i32),
+    (pair, partition): (&RetryPair, i32),
     batch: &Batch,
+    sources: &mut RetrySources,
 ) -> Result<NackBatch, ProduceOutcome> {
+    let group = &pair.group;
     let refuse = |error: &dyn std::fmt::Display| {
         ProduceOutcome::refused(ResponseError::InvalidRecord, error.to_string())
     };
@@ -99,7 +104,7 @@ fn read(
     let mut bad = Vec::new();
     for record in records(batch, UNPACKED_BYTES_MAX).map_err(|error| refuse(&error))? {
         let record = record.map_err(|error| refuse(&error))?;
-        match nack(router, back, group, record) {
+        match nack(router, back, (pair, &mut *sources), record) {
             Ok(nack) => nacks.push(nack),
             Err(InvalidNack::Bad(why)) => {
                 bad.push((i32::try_from(nacks.len() + bad.len()).unwrap_or(0), why));
@@ -147,18 +152,26 @@ impl From<mark::BadNackHeaders> for InvalidNack {
 fn nack(
     router: &Router,
     back: &ReadBack,
-    group: &GroupId,
+    (pair, sources): (&RetryPair, &mut RetrySources),
     record: RecordView,
 ) -> Result<NackRequest, InvalidNack> {
+    let group = &pair.group;
     let (asked, headers) = read_nack(&record.headers)?;
     let mut first = asked.first.filter(|_| !asked.by_reference);
     let (named, place) = match asked.named {
         mark::NackedRecord::Origin(origin) => (name(router, group, origin.clone()), Some(origin)),
         mark::NackedRecord::None => (NackTarget::Nothing, None),
     };
-    if named == NackTarget::NoDelivery && router.awaits_retry_topic(group) {
+    let of = place.as_ref().and_then(|origin| router.retry_pair(&origin.topic));
+    let awaited = of.as_ref().filter(|_| named == NackTarget::NoDelivery);
+    if awaited.is_some_and(|of| router.awaits_retry_topic(of)) {
         return Err(InvalidNack::Unread(UnreadReason::NoTopic));
     }
+    sources.insert(match (&place, of) {
+        (Some(_), Some(of)) => of.source,
+        (Some(origin), None) => Some(origin.topic.clone()),
+        (None, _) => pair.source.clone(),
+    });
     let mut raw = record.into_raw();
     raw.headers = headers;
     let (bytes, stored) = match &named {
@@ -199,6 +212,7 @@ fn nack(
             want: RequestedDelay { level: asked.level, delay_ms: asked.delay_ms },
             max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,
+            produced_for: pair.source.clone(),
             committed,
             carried: FailureHistory::default(),
             bytes,
@@ -228,9 +242,9 @@ pub(in crate::route) fn by_reference(
 /// Resolves `<topic>-<partition>@<offset>` as the application names it: a delivery of the group's
 /// retry topic, one of another group, or an origin.
 pub(in crate::route) fn name(router: &Router, group: &GroupId, origin: Origin) -> NackTarget {
-    match router.names.group_of_retry(&origin.topic) {
+    match router.names.retry_pair(&origin.topic) {
         None => NackTarget::Origin(origin),
-        Some(owner) if owner != *group => NackTarget::OtherGroup,
+        Some(owner) if owner.group != *group => NackTarget::OtherGroup,
         Some(_) => {
             let delivery = router.delivery_at(&origin.topic, origin.partition, origin.offset);
             delivery.map_or(NackTarget::NoDelivery, NackTarget::Delivery)

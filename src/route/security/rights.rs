@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use kafka_protocol::messages::{HeartbeatRequest, ProduceRequest, TopicName as WireTopic};
 use uuid::Uuid;
 
-use crate::model::GroupId;
+use crate::model::{GroupId, RetryPair};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{topic_of, wire_group};
@@ -23,33 +23,34 @@ const HEARTBEAT: i16 = 0;
 const NOBODY: &str = "-";
 
 impl Router {
-    /// Groups whose retry topics a Produce names, with READ unknown on this connection or the topic
-    /// not open.
-    pub fn unready(&self, conn: &Conn, head: &RequestHead) -> BTreeSet<GroupId> {
+    /// Owners of retry topics that a Produce names, with READ on the group unknown on this
+    /// connection or the topic not open.
+    pub fn unready(&self, conn: &Conn, head: &RequestHead) -> BTreeSet<RetryPair> {
         if self.upstream.is_none() {
             return BTreeSet::new();
         }
         let topics = named(head).into_iter();
         let topics = topics.filter_map(|(name, id)| self.named(&topic_of(&name), id).ok());
-        let groups = topics.filter_map(|name| self.names.group_of_retry(&name));
-        let is_ready = |group: &GroupId| match conn.may_read(group) {
+        let pairs = topics.filter_map(|name| self.names.retry_pair(&name));
+        let is_ready = |pair: &RetryPair| match conn.may_read(&pair.group) {
             None => false,
-            Some(may_read) => !may_read || self.topics_behind.partitions(group).is_some(),
+            Some(may_read) => !may_read || self.topics_behind.partitions(pair).is_some(),
         };
-        groups.filter(|group| !is_ready(group)).collect()
+        pairs.filter(|pair| !is_ready(pair)).collect()
     }
 
-    /// Opens the retry topics of those groups that the client may READ.
+    /// Opens the retry topics of those pairs whose group the client may READ.
     pub async fn make_ready(
         &self,
         conn: &Conn,
         link: &mut Link,
         head: &RequestHead,
-        groups: BTreeSet<GroupId>,
+        pairs: BTreeSet<RetryPair>,
     ) -> Result<(), UpstreamError> {
-        for group in groups {
-            if self.may_read(conn, (link, head), &group).await? && self.has_retry_topic(&group) {
-                self.open_behind(&group).await;
+        for pair in pairs {
+            let may_read = self.may_read(conn, (link, head), &pair.group).await?;
+            if may_read && self.has_retry_topic(&pair.group) {
+                self.open_behind(&pair).await;
             }
         }
         Ok(())

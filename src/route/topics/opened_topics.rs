@@ -10,26 +10,27 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::journal::StreamId;
-use crate::model::{GroupId, MonoMs, TopicName};
+use crate::model::{MonoMs, RetryPair, TopicName};
 use crate::upstream::OwnLinks;
+use crate::wire::names::topic_id;
 
 /// Bound of dead-letter topics; a forgotten one is looked up again.
 const LETTERS_MAX: usize = 10_000;
 
-/// Look-ups at a time; two for one group follow each other, so that no topic is made twice.
+/// Look-ups at a time; two for one topic follow each other, so that none is made twice.
 const TURNS: usize = 8;
 
 /// The opened topics.
 #[derive(Debug, Default)]
 pub struct OpenedTopics {
-    topics: Mutex<BTreeMap<GroupId, TopicState>>,
+    topics: Mutex<BTreeMap<RetryPair, TopicState>>,
     /// Dead-letter topics that are there, by the time of their opening.
     letters: Mutex<BTreeMap<TopicName, MonoMs>>,
-    /// A group has retries and no topic.
+    /// A pair has retries and no topic.
     pub(super) wants: Notify,
     openings: [tokio::sync::Mutex<OwnLinks>; TURNS],
-    /// The number of the next topic without an id.
-    next: AtomicU32,
+    /// Number of lost topics: a topic without an id has another number after a loss.
+    losses: AtomicU32,
 }
 
 /// A retry topic, as far as the sidecar knows it.
@@ -54,17 +55,17 @@ pub(super) struct OpenedTopic {
 }
 
 impl OpenedTopics {
-    /// The topic of a group, if it is open.
-    pub(super) fn opened(&self, group: &GroupId) -> Option<OpenedTopic> {
-        match self.topics().get(group)? {
+    /// The topic of a pair, if it is open.
+    pub(super) fn opened(&self, pair: &RetryPair) -> Option<OpenedTopic> {
+        match self.topics().get(pair)? {
             TopicState::Open(topic) => Some(*topic),
             TopicState::Refused { .. } => None,
         }
     }
 
     /// The number of partitions, if the topic is open.
-    pub(in crate::route) fn partitions(&self, group: &GroupId) -> Option<i32> {
-        self.opened(group).map(|topic| topic.partitions)
+    pub(in crate::route) fn partitions(&self, pair: &RetryPair) -> Option<i32> {
+        self.opened(pair).map(|topic| topic.partitions)
     }
 
     /// Waits for the turn of a topic's look-up.
@@ -77,42 +78,38 @@ impl OpenedTopics {
         self.openings.get(turn).unwrap_or(first).lock().await
     }
 
-    /// The number of a topic: another one for each topic by the same name.
-    pub(super) fn number(&self, id: Option<Uuid>) -> StreamId {
-        match id {
-            Some(id) => {
-                let [.., a, b, c] = id.into_bytes();
-                StreamId(u32::from_be_bytes([0, a, b, c]))
-            }
-            None => StreamId(self.next.load(Ordering::Relaxed)),
-        }
+    /// The number of a topic: another one for each name, and for each topic by the same name.
+    pub(super) fn number(&self, topic: &TopicName, id: Option<Uuid>) -> StreamId {
+        let losses = if id.is_some() { 0 } else { self.losses.load(Ordering::Relaxed) };
+        let [.., a, b, c, d] = id.unwrap_or_else(|| topic_id("", topic.as_str())).into_bytes();
+        StreamId(u32::from_be_bytes([a, b, c, d]).wrapping_add(losses))
     }
 
-    /// The group has retries: its topic is opened soon.
-    pub(in crate::route) fn want(&self, group: &GroupId) {
-        if self.partitions(group).is_none() {
+    /// The pair has retries: its topic is opened soon.
+    pub(in crate::route) fn want(&self, pair: &RetryPair) {
+        if self.partitions(pair).is_none() {
             self.wants.notify_one();
         }
     }
 
-    pub(super) fn set_open(&self, group: &GroupId, topic: OpenedTopic) {
-        self.topics().insert(group.clone(), TopicState::Open(topic));
+    pub(super) fn set_open(&self, pair: &RetryPair, topic: OpenedTopic) {
+        self.topics().insert(pair.clone(), TopicState::Open(topic));
     }
 
-    pub(super) fn lose(&self, group: &GroupId) {
-        self.topics().remove(group);
-        self.next.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn lose(&self, pair: &RetryPair) {
+        self.topics().remove(pair);
+        self.losses.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that the topic cannot be opened; false: so it was before.
-    pub(super) fn is_refused_anew(&self, group: &GroupId, at: MonoMs, is_passing: bool) -> bool {
-        let before = self.topics().insert(group.clone(), TopicState::Refused { at, is_passing });
+    pub(super) fn is_refused_anew(&self, pair: &RetryPair, at: MonoMs, is_passing: bool) -> bool {
+        let before = self.topics().insert(pair.clone(), TopicState::Refused { at, is_passing });
         !matches!(before, Some(TopicState::Refused { .. }))
     }
 
     /// The time at which the topic could not be opened, and whether the next attempt may succeed.
-    pub(super) fn refused(&self, group: &GroupId) -> Option<(MonoMs, bool)> {
-        match self.topics().get(group)? {
+    pub(super) fn refused(&self, pair: &RetryPair) -> Option<(MonoMs, bool)> {
+        match self.topics().get(pair)? {
             TopicState::Refused { at, is_passing } => Some((*at, *is_passing)),
             TopicState::Open(_) => None,
         }
@@ -139,7 +136,7 @@ impl OpenedTopics {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn topics(&self) -> MutexGuard<'_, BTreeMap<GroupId, TopicState>> {
+    fn topics(&self) -> MutexGuard<'_, BTreeMap<RetryPair, TopicState>> {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,13 +5,13 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use uuid::Uuid;
 
-use crate::model::{GroupId, TopicName};
+use crate::model::{GroupId, RetryPair, TopicName};
 use crate::wire::names::{SidecarTopic, Templates, topic_id};
 
-/// Bound of ids and mangled groups; beyond it the first by order is evicted.
+/// Bound of ids and owners; beyond it the first by order is evicted.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// Retry and dead-letter topics: group to name, name to group, id to name.
+/// Retry and dead-letter topics: owner to name, name to owner, id to name.
 #[derive(Debug)]
 pub struct Names {
     templates: Templates,
@@ -23,8 +23,11 @@ struct KnownNames {
     /// The cluster id from which topic ids are derived.
     cluster_id: String,
     by_id: BTreeMap<Uuid, TopicName>,
-    /// Groups whose name was mangled for the topic name.
+    /// Groups whose name was mangled for the name of their dead-letter topic.
     groups: BTreeMap<TopicName, GroupId>,
+    /// The first pair that used the name of a retry topic. A name may be mangled, or have several
+    /// readings.
+    pairs: BTreeMap<TopicName, RetryPair>,
     listed: BTreeSet<TopicName>,
 }
 
@@ -44,10 +47,47 @@ impl Names {
         self.templates.beside_retries(group, topics)
     }
 
-    pub fn retry_topic(&self, group: &GroupId) -> TopicName {
-        let name = self.templates.retry_topic(group);
-        self.remember(&name, group);
+    pub fn retry_topic(&self, pair: &RetryPair) -> TopicName {
+        let name = self.templates.retry_topic(pair);
+        if !self.read().pairs.contains_key(&name) {
+            let mut known = self.write();
+            if known.pairs.len() >= REMEMBERED_MAX {
+                known.pairs.pop_first();
+            }
+            known.pairs.entry(name.clone()).or_insert_with(|| pair.clone());
+        }
         name
+    }
+
+    /// The owner of the retry topic for the retries of `source` in a group.
+    pub fn pair(&self, group: &GroupId, source: Option<&TopicName>) -> RetryPair {
+        self.templates.pair(group, source)
+    }
+
+    /// Whether the pair was the first to use the name of its retry topic.
+    pub fn is_owner(&self, pair: &RetryPair) -> bool {
+        self.retry_pair(&self.retry_topic(pair)).as_ref() == Some(pair)
+    }
+
+    /// Learns the owners of the retry topics in a subscription of the group.
+    pub(in crate::route) fn learn(&self, group: &GroupId, topics: &[TopicName]) {
+        let sources = topics.iter().filter(|topic| !self.is_ours(topic)).map(Some);
+        for source in sources.chain([None]) {
+            let pair = self.pair(group, source);
+            if topics.contains(&self.templates.retry_topic(&pair)) {
+                self.retry_topic(&pair);
+            }
+        }
+    }
+
+    /// The retry topics of the group in a subscription, each with the topic whose retries it has.
+    pub fn retry_topics<'a>(
+        &self,
+        group: &GroupId,
+        topics: &'a [TopicName],
+    ) -> impl Iterator<Item = (&'a TopicName, RetryPair)> {
+        let own = |topic| Some((topic, self.retry_pair(topic)?));
+        topics.iter().filter_map(own).filter(|(_, pair)| pair.group == *group)
     }
 
     pub fn dead_letter_topic(&self, group: &GroupId) -> TopicName {
@@ -56,9 +96,9 @@ impl Names {
         name
     }
 
-    /// Called when the group has retries: its two topics get their ids, and appear in listings.
-    pub fn register(&self, group: &GroupId) {
-        let names = [self.retry_topic(group), self.dead_letter_topic(group)];
+    /// Called when the pair has retries: its topics get their ids, and appear in listings.
+    pub fn register(&self, pair: &RetryPair) {
+        let names = [self.retry_topic(pair), self.dead_letter_topic(&pair.group)];
         if self.read().listed.contains(&names[0]) {
             return;
         }
@@ -71,33 +111,40 @@ impl Names {
         }
     }
 
-    /// The group whose retry topic has that name.
-    pub fn group_of_retry(&self, name: &TopicName) -> Option<GroupId> {
-        match self.spelled(name)? {
-            (SidecarTopic::Retry(_), group) => Some(group),
-            (SidecarTopic::Dlq(_), _) => None,
+    /// The owner of the retry topic with that name.
+    pub fn retry_pair(&self, name: &TopicName) -> Option<RetryPair> {
+        match self.owner(name)? {
+            SidecarTopic::Retry(pair) => Some(pair),
+            SidecarTopic::Dlq(_) => None,
         }
     }
 
     /// The group whose retry or dead-letter topic has that name.
     pub fn group_of(&self, name: &TopicName) -> Option<GroupId> {
-        self.spelled(name).map(|(_, group)| group)
+        Some(match self.owner(name)? {
+            SidecarTopic::Retry(pair) => pair.group,
+            SidecarTopic::Dlq(group) => group,
+        })
     }
 
     pub fn is_dead_letters(&self, name: &TopicName) -> bool {
-        matches!(self.spelled(name), Some((SidecarTopic::Dlq(_), _)))
+        matches!(self.templates.owned(name.as_str()), Some(SidecarTopic::Dlq(_)))
     }
 
     pub fn is_ours(&self, name: &TopicName) -> bool {
-        self.spelled(name).is_some()
+        self.templates.owned(name.as_str()).is_some()
     }
 
-    /// The topic kind and group of a reserved name.
-    fn spelled(&self, name: &TopicName) -> Option<(SidecarTopic, GroupId)> {
-        let owned = self.templates.owned(name.as_str())?;
-        let (SidecarTopic::Retry(key) | SidecarTopic::Dlq(key)) = &owned;
-        let group = self.full_group(name, key.as_group());
-        Some((owned, group))
+    /// The kind and owner of a reserved name.
+    fn owner(&self, name: &TopicName) -> Option<SidecarTopic> {
+        Some(match self.templates.owned(name.as_str())? {
+            SidecarTopic::Retry(read) => {
+                SidecarTopic::Retry(self.read().pairs.get(name).cloned().unwrap_or(read))
+            }
+            SidecarTopic::Dlq(read) => {
+                SidecarTopic::Dlq(self.read().groups.get(name).cloned().unwrap_or(read))
+            }
+        })
     }
 
     /// Whether the bytes of a request may contain a reserved name.
@@ -127,15 +174,10 @@ impl Names {
         self.read().by_id.get(&id).cloned()
     }
 
-    fn full_group(&self, name: &TopicName, rest: GroupId) -> GroupId {
-        self.read().groups.get(name).cloned().unwrap_or(rest)
-    }
-
     /// Stores the group of a mangled name; any other name contains its group.
     fn remember(&self, name: &TopicName, group: &GroupId) {
-        if self.templates.key(group).as_str() == group.as_str()
-            || self.read().groups.contains_key(name)
-        {
+        let is_read = self.templates.owned(name.as_str()) == Some(SidecarTopic::Dlq(group.clone()));
+        if is_read || self.read().groups.contains_key(name) {
             return;
         }
         let mut known = self.write();
@@ -162,19 +204,52 @@ mod tests {
     fn a_group_with_an_illegal_name_has_a_reversible_topic() {
         let names = Names::new(Templates::default(), "c");
         let group = GroupId::new("my shop/1");
-        let topic = names.retry_topic(&group);
+        let topic = names.retry_topic(&RetryPair::of_group(&group));
         assert_ne!(topic.as_str(), "reprise.retry.my shop/1");
-        assert_eq!(names.group_of_retry(&topic), Some(group));
+        assert_eq!(names.group_of(&topic), Some(group.clone()));
+        assert_eq!(names.group_of(&names.dead_letter_topic(&group)), Some(group));
     }
 
     #[test]
     fn only_groups_with_retries_are_listed_but_any_id_resolves() {
         let names = Names::new(Templates::default(), "c");
-        names.retry_topic(&"quiet".into());
-        names.register(&"shop".into());
+        names.retry_topic(&RetryPair::of_group(&"quiet".into()));
+        names.register(&RetryPair::of_group(&"shop".into()));
         let listed: Vec<_> = names.listed().iter().map(ToString::to_string).collect();
         assert_eq!(listed, ["reprise.dlq.shop", "reprise.retry.shop"]);
         let id = names.topic_id(&"reprise.retry.other".into());
         assert_eq!(names.name_of(id), Some("reprise.retry.other".into()));
+    }
+
+    #[test]
+    fn the_first_pair_to_use_a_name_owns_it() {
+        let names = Names::new(Templates::default(), "c");
+        let pair = |group: &str, topic: &str| names.pair(&group.into(), Some(&topic.into()));
+        let (ours, theirs) = (pair("a--b", "c"), pair("a", "b--c"));
+        let name = names.retry_topic(&ours);
+        assert_eq!(name, names.retry_topic(&theirs));
+        assert!(names.is_owner(&ours) && !names.is_owner(&theirs));
+        assert_eq!(names.retry_pair(&name), Some(ours));
+        assert_eq!(names.retry_pair(&"reprise.retry.d--e--f".into()), Some(pair("d", "e--f")));
+    }
+
+    #[test]
+    fn a_subscription_tells_the_owners_of_its_retry_topics() {
+        let names = Names::new(Templates::default(), "c");
+        let (group, orders) = (GroupId::new("my shop"), TopicName::new("orders"));
+        let pair = names.pair(&group, Some(&orders));
+        let topic = Names::new(names.templates.clone(), "c").retry_topic(&pair);
+        assert_ne!(names.retry_pair(&topic), Some(pair.clone()));
+        let subscription = [orders, topic.clone()];
+        names.learn(&group, &subscription);
+        assert_eq!(names.retry_pair(&topic), Some(pair.clone()));
+        let known: Vec<_> = names.retry_topics(&group, &subscription).collect();
+        assert_eq!(known, [(&topic, pair)]);
+        // Every topic of a subscription may have the same retry topic.
+        let shared = Templates::new("reprise.retry.{group}", "reprise.dlq.{group}");
+        let names = Names::new(shared.unwrap(), "c");
+        let retry: TopicName = "reprise.retry.shop".into();
+        names.learn(&"shop".into(), &["orders".into(), retry.clone()]);
+        assert_eq!(names.retry_pair(&retry), Some(RetryPair::of_group(&"shop".into())));
     }
 }

@@ -1,7 +1,7 @@
 //! Retry topics of the embedded cluster: made when a client first names them, and served by the
 //! engine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::settings::TopicSpec;
 use crate::broker::topic::{Partition, Topic};
 use crate::engine::RetryPartitionLog;
-use crate::model::{GroupId, MonoMs, RetryPlace, TopicName};
+use crate::model::{GroupId, MonoMs, RetryPair, RetryPlace, TopicName};
 use crate::route::Router;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::wire::assignment::Subscription;
@@ -21,6 +21,9 @@ const SETTINGS: &[(&str, &str)] = &[("retention.ms", "-1"), ("retention.bytes", 
 /// Time for which a retry stays in its topic after the group has committed past it.
 const KEPT_MS: u64 = 24 * HOUR_MS;
 const HOUR_MS: u64 = 60 * 60 * 1_000;
+
+/// The topics whose retries begin; `None`: a record without an origin.
+pub(in crate::route) type RetrySources = BTreeSet<Option<TopicName>>;
 
 /// Committed offsets of retry topics, one an hour for each partition.
 #[derive(Debug, Default)]
@@ -51,7 +54,9 @@ impl Router {
         let now = self.clock.now().mono;
         let mut trimmed = Ok(());
         for topic in self.broker.topics.list() {
-            let Some(group) = self.group_served_here(&topic.name) else { continue };
+            let Some(RetryPair { group, .. }) = self.pair_served_here(&topic.name) else {
+                continue;
+            };
             for partition in &topic.partitions {
                 let index = partition.index;
                 let known = self.broker.offsets.committed(&group, &topic.name, index);
@@ -69,18 +74,18 @@ impl Router {
     /// The topic kind of a name; a retry topic of this node is made if it is missing.
     pub(in crate::route) fn place_or_make(&self, name: &TopicName) -> Option<TopicKind> {
         let place = self.place(name);
-        let Some(group) = self.group_served_here(name) else { return place };
+        let Some(pair) = self.pair_served_here(name) else { return place };
         if let Some(TopicKind::Local(topic)) = &place {
-            if !self.engine.serves_retry_topic(&group) {
-                self.serve_retry_topic(&group, topic);
+            if !self.engine.serves_retry_topic(&pair) {
+                self.serve_retry_topic(&pair, topic);
             }
             return place;
         }
-        match self.make_retry_topic(&group, name) {
+        match self.make_retry_topic(&pair, name) {
             Ok(topic) => Some(TopicKind::Local(topic)),
             Err(error) => {
                 tracing::warn!(
-                    %group, topic = %name, %error,
+                    group = %pair.group, topic = %name, %error,
                     "R0429 the retry topic of a group cannot be made: its retries wait; check the \
                      disk"
                 );
@@ -89,9 +94,14 @@ impl Router {
         }
     }
 
-    /// The group, if the name is that of its retry topic and the topic is one of this node.
+    /// The owner of the retry topic with that name, if the topic is one of this node.
+    pub(in crate::route) fn pair_served_here(&self, name: &TopicName) -> Option<RetryPair> {
+        if self.upstream.is_some() { None } else { self.retry_pair(name) }
+    }
+
+    /// The group of a retry topic of this node.
     pub(in crate::route) fn group_served_here(&self, name: &TopicName) -> Option<GroupId> {
-        if self.upstream.is_some() { None } else { self.retry_group(name) }
+        self.pair_served_here(name).map(|pair| pair.group)
     }
 
     /// The number of partitions that a new retry topic of the group gets.
@@ -102,11 +112,11 @@ impl Router {
 
     fn make_retry_topic(
         &self,
-        group: &GroupId,
+        pair: &RetryPair,
         name: &TopicName,
     ) -> Result<Arc<Topic>, BrokerError> {
         let settings = retry_settings().collect();
-        let partitions = self.new_partitions(group);
+        let partitions = self.new_partitions(&pair.group);
         let spec = TopicSpec { name: name.clone(), partitions, settings };
         // A topic made anew has another id, so that its readers begin at its start.
         let topic = match self.broker.topics.create(&spec, Uuid::new_v4()) {
@@ -117,26 +127,27 @@ impl Router {
             }
             Err(error) => return Err(error),
         };
+        let group = &pair.group;
         tracing::info!(%group, topic = %name, partitions, "retry topic created");
-        self.serve_retry_topic(group, &topic);
+        self.serve_retry_topic(pair, &topic);
         Ok(topic)
     }
 
-    fn serve_retry_topic(&self, group: &GroupId, topic: &Topic) {
+    fn serve_retry_topic(&self, pair: &RetryPair, topic: &Topic) {
         let log = |partition: &Partition| {
-            let known = self.broker.offsets.committed(group, &topic.name, partition.index);
+            let known = self.broker.offsets.committed(&pair.group, &topic.name, partition.index);
             let committed = known.map_or(0, |known| known.offset);
             RetryPartitionLog { stream: partition.stream, committed }
         };
-        self.engine.serve_retry_topic(group, topic.partitions.iter().map(log).collect());
+        self.engine.serve_retry_topic(pair, topic.partitions.iter().map(log).collect());
     }
 
     /// A topic was created, grown or deleted: the engine learns of it if it is a retry topic.
     pub(in crate::route) fn retry_topic_changed(&self, name: &TopicName) {
-        let Some(group) = self.group_served_here(name) else { return };
+        let Some(pair) = self.pair_served_here(name) else { return };
         match self.broker.topics.find(name) {
-            Some(topic) => self.serve_retry_topic(&group, &topic),
-            None => self.engine.serve_retry_topic(&group, Vec::new()),
+            Some(topic) => self.serve_retry_topic(&pair, &topic),
+            None => self.engine.serve_retry_topic(&pair, Vec::new()),
         }
     }
 
@@ -146,8 +157,8 @@ impl Router {
             return;
         }
         for topic in self.broker.topics.list() {
-            let Some(group) = self.group_served_here(&topic.name) else { continue };
-            self.serve_retry_topic(&group, &topic);
+            let Some(pair) = self.pair_served_here(&topic.name) else { continue };
+            self.serve_retry_topic(&pair, &topic);
         }
         self.engine.retry_topics_reopened();
     }
@@ -165,13 +176,68 @@ impl Router {
         settings
     }
 
-    /// Whether the group's retry topic ever had a reader: only such a topic gets retries.
+    /// The retry topics that members of the group read; without any, those that they have to.
+    pub fn retry_topics(&self, group: &GroupId) -> BTreeSet<TopicName> {
+        let subscriptions = self.subscriptions(group);
+        let read = subscriptions.iter().flat_map(|topics| self.names.retry_topics(group, topics));
+        let read: BTreeSet<TopicName> = read.map(|(topic, _)| topic.clone()).collect();
+        if !read.is_empty() {
+            return read;
+        }
+        let name = |source| self.names.retry_topic(&self.names.pair(group, source));
+        let sources = self.subscribed(group);
+        let wanted: BTreeSet<TopicName> = sources.iter().map(|source| name(Some(source))).collect();
+        if wanted.is_empty() { BTreeSet::from([name(None)]) } else { wanted }
+    }
+
+    /// [`Router::retry_topics`] as text for people.
+    pub fn retry_topics_text(&self, group: &GroupId) -> String {
+        let topics = self.retry_topics(group);
+        topics.iter().map(TopicName::as_str).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The topic whose retries a record of a topic belongs to: itself, or that of a retry topic.
+    pub(in crate::route) fn source_of(&self, topic: &TopicName) -> Option<TopicName> {
+        match self.retry_pair(topic) {
+            Some(pair) => pair.source,
+            None => Some(topic.clone()),
+        }
+    }
+
+    /// The owner of the retry topic for the retries of `source`: that of the whole group if the
+    /// group has one, and none for `source`.
+    pub fn pair_in_use(&self, group: &GroupId, source: Option<&TopicName>) -> RetryPair {
+        let (own, shared) = (self.names.pair(group, source), RetryPair::of_group(group));
+        let is_shared = self.engine.serves_retry_topic(&shared);
+        if is_shared && !self.engine.serves_retry_topic(&own) { shared } else { own }
+    }
+
+    /// Retries of these topics have begun: the retry topics of the group are made, or opened.
+    pub(in crate::route) fn retries_began(&self, group: &GroupId, sources: &RetrySources) {
+        for source in sources {
+            let pair = self.pair_in_use(group, source.as_ref());
+            self.names.register(&pair);
+            if !self.names.is_owner(&pair) {
+                let topic = self.names.retry_topic(&pair);
+                tracing::warn!(
+                    %group, source = source.as_ref().map_or("", TopicName::as_str), %topic,
+                    "R0433 two pairs of group and topic give one retry topic: retries of the \
+                     second pair wait; rename the group or set names.retry"
+                );
+            }
+            self.place_or_make(&self.names.retry_topic(&pair));
+            self.topics_behind.want(&pair);
+        }
+    }
+
+    /// Whether a retry topic of the group ever had a reader: only such a topic gets retries.
     pub fn had_retry_reader(&self, group: &GroupId) -> bool {
         if self.engine.had_retry_reader(group) {
             return true;
         }
-        let topic = self.broker.topics.find(&self.names.retry_topic(group));
-        topic.is_some_and(|topic| topic.partitions.iter().any(|of| self.broker.bounds(of).next > 0))
+        let topics = self.broker.topics.list().into_iter();
+        let mut own = topics.filter(|topic| self.retry_group(&topic.name).as_ref() == Some(group));
+        own.any(|topic| topic.partitions.iter().any(|of| self.broker.bounds(of).next > 0))
     }
 
     /// Refuses a change of the settings that keep retries in their topic.
@@ -199,38 +265,37 @@ impl Router {
     }
 
     /// Makes the retry topics that a subscription of the group names.
-    pub(in crate::route) fn make_subscribed(&self, retry: &TopicName, metadata: &bytes::Bytes) {
+    pub(in crate::route) fn make_subscribed(&self, group: &GroupId, metadata: &bytes::Bytes) {
         if let Ok(subscription) = Subscription::parse(metadata) {
+            self.names.learn(group, &subscription.topics);
             for topic in &subscription.topics {
-                self.place_for_member(topic, retry);
+                self.place_for_member(topic, group);
             }
         }
     }
 
-    /// The topic kind of a name in a subscription; `retry`: the retry topic of the member's group.
+    /// The topic kind of a name in a subscription of the group.
     pub(in crate::route) fn place_for_member(
         &self,
         name: &TopicName,
-        retry: &TopicName,
+        group: &GroupId,
     ) -> Option<TopicKind> {
         let place = self.place_or_make(name);
-        if name == retry
-            && let Some(group) = self.group_served_here(name)
-        {
-            self.engine.subscribes_to_retries(&group);
+        if let Some(pair) = self.pair_served_here(name).filter(|pair| pair.group == *group) {
+            self.engine.subscribes_to_retries(&pair);
         }
         place
     }
 
-    /// The number of partitions of a group's retry topic. In front of a cluster each may be named:
-    /// the topic may have grown there.
-    pub(in crate::route) fn retry_partitions(&self, group: &GroupId) -> i32 {
+    /// The number of partitions of a retry topic. In front of a cluster each may be named: the
+    /// topic may have grown there.
+    pub(in crate::route) fn retry_partitions(&self, pair: &RetryPair) -> i32 {
         if self.upstream.is_some() {
             return i32::MAX;
         }
-        match self.broker.topics.find(&self.names.retry_topic(group)) {
+        match self.broker.topics.find(&self.names.retry_topic(pair)) {
             Some(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
-            None => self.new_partitions(group),
+            None => self.new_partitions(&pair.group),
         }
     }
 
@@ -241,16 +306,17 @@ impl Router {
         partition: i32,
         offset: i64,
     ) -> Option<RetryPlace> {
+        let pair = self.names.retry_pair(topic)?;
         if self.upstream.is_some() {
-            let of = self.topics_behind.opened(&self.names.group_of_retry(topic)?)?;
+            let of = self.topics_behind.opened(&pair)?;
             let index = u16::try_from(partition).ok().filter(|_| offset >= 0)?;
-            return Some(RetryPlace::in_stream(index, of.number.0, offset));
+            return Some(pair.partition(of.number.0, index).at(offset));
         }
         let topic = self.broker.topics.find(topic)?;
         let of = topic.partition(partition)?;
         let is_released = (0..self.broker.bounds(of).next).contains(&offset);
         let index = u16::try_from(partition).ok().filter(|_| is_released)?;
-        Some(RetryPlace::in_stream(index, of.stream.0, offset))
+        Some(pair.partition(of.stream.0, index).at(offset))
     }
 }
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
-use crate::model::{GroupId, TopicName};
+use crate::model::{GroupId, RetryPair, TopicName};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::wire::ResponseError;
@@ -24,16 +24,16 @@ pub(in crate::route) enum TopicKind {
 /// The receiver of the records of a Produce.
 #[derive(Clone, Debug)]
 pub(in crate::route) enum ProduceTarget {
-    /// The engine: the topic is the retry topic of a group, so each record is a nack.
-    Nacks(GroupId),
+    /// The engine: the topic is a retry topic, so each record is a nack.
+    Nacks(RetryPair),
     Topic(TopicKind),
 }
 
 impl Router {
     /// The topic of this node with that name; `None`: it does not exist.
     pub(in crate::route) fn place(&self, name: &TopicName) -> Option<TopicKind> {
-        let is_off = |group: GroupId| !self.has_retry_topic(&group);
-        if self.upstream.is_some() || self.names.group_of_retry(name).is_some_and(is_off) {
+        let is_off = |pair: RetryPair| !self.has_retry_topic(&pair.group);
+        if self.upstream.is_some() || self.names.retry_pair(name).is_some_and(is_off) {
             return None;
         }
         let found = self.broker.topics.find(name);
@@ -78,21 +78,26 @@ impl Router {
         conn: &Conn,
         name: &TopicName,
     ) -> Result<ProduceTarget, ResponseError> {
-        match self.retry_group(name) {
-            Some(group) if self.upstream.is_some() && conn.may_read(&group) != Some(true) => {
+        match self.retry_pair(name) {
+            Some(of) if self.upstream.is_some() && conn.may_read(&of.group) != Some(true) => {
                 Err(ResponseError::TopicAuthorizationFailed)
             }
-            Some(group) => Ok(ProduceTarget::Nacks(group)),
+            Some(pair) => Ok(ProduceTarget::Nacks(pair)),
             None => self.known(name).map(ProduceTarget::Topic),
         }
     }
 
-    /// The group, if the name is that of its retry topic.
-    pub(in crate::route) fn retry_group(&self, name: &TopicName) -> Option<GroupId> {
-        self.names.group_of_retry(name).filter(|group| self.has_retry_topic(group))
+    /// The owner of the retry topic with that name, if its group has retry topics.
+    pub(in crate::route) fn retry_pair(&self, name: &TopicName) -> Option<RetryPair> {
+        self.names.retry_pair(name).filter(|pair| self.has_retry_topic(&pair.group))
     }
 
-    /// Whether the group has a retry topic: `retry.delivery` is not off.
+    /// The group of the retry topic with that name.
+    pub(in crate::route) fn retry_group(&self, name: &TopicName) -> Option<GroupId> {
+        self.retry_pair(name).map(|pair| pair.group)
+    }
+
+    /// Whether the group has retry topics: `retry.delivery` is not off.
     pub(in crate::route) fn has_retry_topic(&self, group: &GroupId) -> bool {
         self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).has_retries
     }

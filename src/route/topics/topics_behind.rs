@@ -10,10 +10,10 @@ use kafka_protocol::messages::{
 
 use crate::engine::RetryPartitionLog;
 use crate::journal::StreamId;
-use crate::model::{GroupId, TopicName};
+use crate::model::{GroupId, RetryPair, TopicName};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
-use crate::route::convert::topic_of;
+use crate::route::convert::{group_of, topic_of};
 use crate::route::topics::opened_topics::OpenedTopic;
 use crate::upstream::{
     GroupLookupError, Link, OwnLinks, TopicSeen, TopicWriter, Upstream, UpstreamError, WriteError,
@@ -82,6 +82,7 @@ impl Router {
             return Ok(());
         }
         // The handler of the API reports a malformed request.
+        self.learn_subscription(head);
         for name in named(head).unwrap_or_default() {
             if self.open_for(&name).is_none() && !self.may_open(conn, link, head, &name).await? {
                 continue;
@@ -89,15 +90,29 @@ impl Router {
             if self.names.is_dead_letters(&name) {
                 self.open_letters(&name).await;
             }
-            if let Some(group) = self.retry_group(&name) {
-                self.open_behind(&group).await;
+            if let Some(pair) = self.retry_pair(&name) {
+                self.open_behind(&pair).await;
                 if matches!(head.api, Api::JoinGroup | Api::ConsumerGroupHeartbeat) {
                     // The assigned reader may be connected elsewhere.
-                    self.engine.reads_retries(&group, self.clock.now().mono);
+                    self.engine.reads_retries(&pair, self.clock.now().mono);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Learns the owners of the retry topics to which a member subscribes.
+    fn learn_subscription(&self, head: &RequestHead) {
+        let group = match head.api {
+            Api::JoinGroup => decode::<JoinGroupRequest>(head).map(|asked| asked.group_id),
+            Api::ConsumerGroupHeartbeat => {
+                decode::<ConsumerGroupHeartbeatRequest>(head).map(|asked| asked.group_id)
+            }
+            _ => return,
+        };
+        if let (Ok(group), Ok(topics)) = (group, named(head)) {
+            self.names.learn(&group_of(&group), &topics);
+        }
     }
 
     /// Whether a client may have the topic made: topics are made with the sidecar's own rights.
@@ -114,19 +129,19 @@ impl Router {
 
     /// Age of the opening of a topic in the cluster, in milliseconds.
     pub(super) fn open_for(&self, topic: &TopicName) -> Option<u64> {
-        let retries = || Some(self.topics_behind.opened(&self.retry_group(topic)?)?.at);
+        let retries = || Some(self.topics_behind.opened(&self.retry_pair(topic)?)?.at);
         let at = self.topics_behind.letters_at(topic).or_else(retries)?;
         Some(self.clock.now().mono.since(at))
     }
 
     /// Whether the retry topic is one of the cluster behind, and not open.
-    pub(in crate::route) fn awaits_retry_topic(&self, group: &GroupId) -> bool {
-        self.upstream.is_some() && self.topics_behind.opened(group).is_none()
+    pub(in crate::route) fn awaits_retry_topic(&self, pair: &RetryPair) -> bool {
+        self.upstream.is_some() && self.topics_behind.opened(pair).is_none()
     }
 
     /// Whether the cluster is not ready yet to open this topic.
     pub(super) fn may_open_soon(&self, topic: &TopicName) -> bool {
-        let refused = self.retry_group(topic).and_then(|group| self.topics_behind.refused(&group));
+        let refused = self.retry_pair(topic).and_then(|pair| self.topics_behind.refused(&pair));
         refused.is_some_and(|(_, is_passing)| is_passing)
     }
 
@@ -135,13 +150,13 @@ impl Router {
         &self,
         topics: impl Iterator<Item = &'a TopicName>,
     ) {
-        for group in topics.filter_map(|topic| self.retry_group(topic)) {
-            self.engine.reads_retries(&group, self.clock.now().mono);
+        for pair in topics.filter_map(|topic| self.retry_pair(topic)) {
+            self.engine.reads_retries(&pair, self.clock.now().mono);
         }
     }
 
-    /// The offset that a group goes on from in its retry topic. Without a commit that is the start:
-    /// by `auto.offset.reset=latest` the client would skip retries.
+    /// The offset that a group goes on from in a retry topic of its own. Without a commit that is
+    /// the start: by `auto.offset.reset=latest` the client would skip retries.
     pub(in crate::route) fn first_retry(
         &self,
         group: &GroupId,
@@ -157,12 +172,12 @@ impl Router {
         let mut links = OwnLinks::default();
         loop {
             for name in self.names.listed() {
-                if let Some(group) = self.retry_group(&name) {
-                    self.open_behind(&group).await;
+                if let Some(pair) = self.retry_pair(&name) {
+                    self.open_behind(&pair).await;
                 }
             }
-            for group in self.engine.groups_unseen().await {
-                self.look_for_readers(&mut links, &group).await;
+            for pair in self.engine.topics_unseen().await {
+                self.look_for_readers(&mut links, &pair).await;
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
@@ -172,10 +187,10 @@ impl Router {
     }
 
     /// Asks the cluster for commits and members that other ways lead to.
-    async fn look_for_readers(&self, links: &mut OwnLinks, group: &GroupId) {
+    async fn look_for_readers(&self, links: &mut OwnLinks, pair: &RetryPair) {
         let Some(upstream) = &self.upstream else { return };
-        let Some(partitions) = self.topics_behind.partitions(group) else { return };
-        let topic = self.names.retry_topic(group);
+        let Some(partitions) = self.topics_behind.partitions(pair) else { return };
+        let (topic, group) = (self.names.retry_topic(pair), &pair.group);
         let found = async {
             let of = (group, upstream.coordinator(links, group).await?);
             let committed = upstream.committed(links, of, (&topic, partitions)).await?;
@@ -196,25 +211,25 @@ impl Router {
                     tracing::debug!(%group, %error, "commits elsewhere are not noted");
                 }
                 if is_read {
-                    self.engine.reads_retries(group, self.clock.now().mono);
+                    self.engine.reads_retries(pair, self.clock.now().mono);
                 }
             }
             Err(error) => tracing::debug!(%group, %error, "readers of a retry topic are not known"),
         }
     }
 
-    /// The retry topic of a group is no more: what was released to it is due again.
-    pub fn retry_topic_lost(&self, group: &GroupId) {
-        self.topics_behind.lose(group);
-        self.engine.serve_topic_behind(group, Vec::new());
-        self.topics_behind.want(group);
+    /// A retry topic is no more: the retries that were released to it are due again.
+    pub fn retry_topic_lost(&self, pair: &RetryPair) {
+        self.topics_behind.lose(pair);
+        self.engine.serve_topic_behind(pair, Vec::new());
+        self.topics_behind.want(pair);
     }
 
     /// The topic is no more in the cluster: the next request that names it makes it anew.
     pub(super) fn lose_behind(&self, topic: &TopicName) {
-        let group = self.upstream.as_ref().and_then(|_| self.retry_group(topic));
-        if let Some(group) = group {
-            self.retry_topic_lost(&group);
+        let pair = self.upstream.as_ref().and_then(|_| self.retry_pair(topic));
+        if let Some(pair) = pair {
+            self.retry_topic_lost(&pair);
         }
         self.topics_behind.lose_letters(topic);
     }
@@ -230,15 +245,15 @@ impl Router {
         }
     }
 
-    /// Opens the retry topic of a group, unless that has failed just now.
-    pub(in crate::route) async fn open_behind(&self, group: &GroupId) {
+    /// Opens the retry topic of a pair, unless that has failed just now.
+    pub(in crate::route) async fn open_behind(&self, pair: &RetryPair) {
         let Some(upstream) = &self.upstream else { return };
-        let topic = self.names.retry_topic(group);
-        if self.is_settled(group) {
+        let (topic, group) = (self.names.retry_topic(pair), &pair.group);
+        if self.is_settled(pair) || !self.names.is_owner(pair) {
             return;
         }
         let mut links = self.topics_behind.turn(&topic).await;
-        if self.is_settled(group) {
+        if self.is_settled(pair) {
             return;
         }
         let mut writer = TopicWriter::of_new_topics(self.new_partitions(group), PATIENCE);
@@ -261,12 +276,12 @@ impl Router {
                     stream: number,
                     committed: committed.unwrap_or(0),
                 };
-                self.names.register(group);
-                self.engine.serve_topic_behind(group, committed.into_iter().map(log).collect());
-                self.topics_behind.set_open(group, OpenedTopic { partitions, number, at: now });
+                self.names.register(pair);
+                self.engine.serve_topic_behind(pair, committed.into_iter().map(log).collect());
+                self.topics_behind.set_open(pair, OpenedTopic { partitions, number, at: now });
             }
             Err(error) => {
-                if !self.topics_behind.is_refused_anew(group, now, error.is_passing()) {
+                if !self.topics_behind.is_refused_anew(pair, now, error.is_passing()) {
                     tracing::debug!(%group, %topic, %error, "a retry topic is still not open");
                     return;
                 }
@@ -280,10 +295,10 @@ impl Router {
     }
 
     /// Whether the retry topic is open, or could not be opened just now.
-    fn is_settled(&self, group: &GroupId) -> bool {
+    fn is_settled(&self, pair: &RetryPair) -> bool {
         let now = self.clock.now().mono;
-        let refused = self.topics_behind.refused(group);
-        self.topics_behind.opened(group).is_some()
+        let refused = self.topics_behind.refused(pair);
+        self.topics_behind.opened(pair).is_some()
             || refused.is_some_and(|(at, _)| now.since(at) < REFUSED_MS)
     }
 
@@ -314,7 +329,7 @@ impl Router {
         let id = upstream.topic_id(links, topic).await?;
         let of = (group, upstream.coordinator(links, group).await?);
         let committed = upstream.committed(links, of, (topic, count)).await?;
-        Ok((self.topics_behind.number(id), committed))
+        Ok((self.topics_behind.number(topic, id), committed))
     }
 }
 

@@ -24,7 +24,7 @@ impl AdminSource {
             members: number(self.router.live_members(id)),
             levels_in_force: self.policy(id).levels_ms.len(),
             topics: self.topics(id).iter().map(ToString::to_string).collect(),
-            retry_topic: self.router.names.retry_topic(id).to_string(),
+            retry_topics: self.router.retry_topics(id).iter().map(ToString::to_string).collect(),
             dead: known.map_or(0, dead),
             dead_bytes,
             stalled: self.router.stalled(id),

@@ -56,25 +56,26 @@ pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCoun
 /// Members of a group of the cluster that are connected elsewhere; `None`: no leader is connected
 /// here.
 pub(super) fn elsewhere(router: &Router, group: &GroupId) -> Option<ElsewhereView> {
-    let (members, subscribed) = router.members.elsewhere(group, &router.names.retry_topic(group));
+    let takes = |topics: &[TopicName]| takes_retries(router, group, topics);
+    let (members, subscribed) = router.members.elsewhere(group, takes);
     (members > 0)
         .then(|| ElsewhereView { members: number(members), subscribed: number(subscribed) })
 }
 
 /// One group; `None` if no member ever joined.
 pub(super) fn seen(router: &Router, group: &GroupId) -> Option<MembershipView> {
-    let retry = router.names.retry_topic(group);
+    let takes = |topics: &[TopicName]| takes_retries(router, group, topics);
     if let Some(seen) = router.broker.groups.describe(group) {
         return Some(MembershipView {
             kind: GroupKind::Classic,
             phase: seen.phase.to_string(),
             generation: seen.generation,
             protocol: seen.protocol,
-            members: seen.members.into_iter().map(|member| classic(member, &retry)).collect(),
+            members: seen.members.into_iter().map(|member| classic(member, takes)).collect(),
         });
     }
     if router.upstream.is_some() {
-        return of_cluster(router, group, &retry);
+        return of_cluster(router, group, takes);
     }
     let seen = router.broker.groups.describe_consumer(group)?;
     let members = seen.state.members.into_iter();
@@ -83,12 +84,16 @@ pub(super) fn seen(router: &Router, group: &GroupId) -> Option<MembershipView> {
         phase: seen.phase.to_string(),
         generation: seen.state.epoch,
         protocol: Some(seen.assignor),
-        members: members.map(|member| consumer(router, member, &retry)).collect(),
+        members: members.map(|member| consumer(router, member, takes)).collect(),
     })
 }
 
 /// A group of the upstream: the members that are connected through the sidecar.
-fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<MembershipView> {
+fn of_cluster(
+    router: &Router,
+    group: &GroupId,
+    takes: impl Fn(&[TopicName]) -> bool,
+) -> Option<MembershipView> {
     let members = router.members.seen(group, router.clock.now().mono);
     if members.is_empty() {
         return None;
@@ -100,7 +105,7 @@ fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<Mem
         host: member.host,
         // A member whose join was not seen may subscribe to the retry topic; then it has a retry
         // partition.
-        takes_retries: member.topics.is_none_or(|topics| topics.contains(retry)),
+        takes_retries: member.topics.is_none_or(|topics| takes(&topics)),
         session_ms: member.session_ms,
         silent: member.is_silent,
         ..MemberView::default()
@@ -114,7 +119,12 @@ fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<Mem
     })
 }
 
-fn classic(member: MemberDescription, retry: &TopicName) -> MemberView {
+/// Whether a subscription names a retry topic of the group.
+fn takes_retries(router: &Router, group: &GroupId, topics: &[TopicName]) -> bool {
+    router.names.retry_topics(group, topics).next().is_some()
+}
+
+fn classic(member: MemberDescription, takes: impl Fn(&[TopicName]) -> bool) -> MemberView {
     let subscribed = Subscription::parse(&member.metadata);
     let assigned = Assignment::parse(&member.assignment).map(|known| known.partitions);
     let of = assigned.unwrap_or_default().into_iter();
@@ -126,12 +136,16 @@ fn classic(member: MemberDescription, retry: &TopicName) -> MemberView {
         session_ms: member.session_timeout_ms,
         disconnected: false,
         silent: false,
-        takes_retries: subscribed.is_ok_and(|known| known.topics.contains(retry)),
+        takes_retries: subscribed.is_ok_and(|known| takes(&known.topics)),
         assignment: of.flat_map(|of| names(&of.topic, &of.partitions)).collect(),
     }
 }
 
-fn consumer(router: &Router, member: ConsumerMember, retry: &TopicName) -> MemberView {
+fn consumer(
+    router: &Router,
+    member: ConsumerMember,
+    takes: impl Fn(&[TopicName]) -> bool,
+) -> MemberView {
     let named = member.assigned.iter().filter_map(|of| {
         let topic = router.name_of(Uuid::from_bytes(of.topic.0))?;
         Some(names(&topic, &of.partitions))
@@ -145,7 +159,7 @@ fn consumer(router: &Router, member: ConsumerMember, retry: &TopicName) -> Membe
         session_ms: router.members.session_ms,
         disconnected: false,
         silent: false,
-        takes_retries: member.topics.contains(retry),
+        takes_retries: takes(&member.topics),
     }
 }
 

@@ -383,7 +383,7 @@ impl AdminSource {
     pub(super) async fn plan(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
         let policy = self.policy(&terms.group);
         let mut plan = JobPlan {
-            retry_topic: self.router.names.retry_topic(&terms.group).to_string(),
+            retry_topic: self.router.retry_topics_text(&terms.group),
             receivers: self.receivers_of(&terms.group).unwrap_or_else(|nobody| nobody),
             max_reconsume_times: policy.max_reconsume_times,
             ..JobPlan::default()

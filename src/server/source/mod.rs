@@ -134,8 +134,8 @@ impl Source for AdminSource {
     ) -> Result<RecordHistory, Unavailable> {
         let group = group.map(GroupId::new);
         let place = self.router.delivery_at(&record.topic, record.partition, record.offset);
-        let sought = match (self.router.names.group_of_retry(&record.topic), place) {
-            (Some(owner), Some(place)) => HistoryQuery::HandOut(owner, place),
+        let sought = match (self.router.names.retry_pair(&record.topic), place) {
+            (Some(owner), Some(place)) => HistoryQuery::HandOut(owner.group, place),
             _ => HistoryQuery::Origin(group, record.clone()),
         };
         let engine = self.router.engine.clone();
@@ -354,7 +354,7 @@ impl AdminSource {
         seen: Option<MembershipView>,
         retries: Option<&engine::GroupSummary>,
     ) -> GroupView {
-        let retry_topic = self.router.names.retry_topic(group);
+        let retry_topic = self.router.retry_topics_text(group);
         let dead_letter_topic = self.router.names.dead_letter_topic(group);
         let seen = seen.unwrap_or_else(MembershipView::empty);
         let states = retries.map(|known| states(&self.router, known)).unwrap_or_default();
@@ -364,7 +364,7 @@ impl AdminSource {
             phase: seen.phase,
             generation: seen.generation,
             protocol: seen.protocol,
-            retry_topic: retry_topic.to_string(),
+            retry_topic: retry_topic.clone(),
             dead_letter_topic: dead_letter_topic.to_string(),
             policy: self.policy(group),
             in_cluster: self.router.upstream.is_some(),

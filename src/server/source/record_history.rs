@@ -2,7 +2,7 @@
 
 use crate::admin::{PastView, RecordHistory};
 use crate::engine::{EventKind, RecordEvent};
-use crate::model::Origin;
+use crate::model::{Origin, RetryPair};
 use crate::retry::{Cause, Entry, RetryState};
 use crate::route::Router;
 
@@ -72,8 +72,9 @@ fn state(router: &Router, entry: &Entry) -> String {
             format!("it comes back after {delay_ms} ms")
         }
         RetryState::Released { place, .. } => {
-            let topic = router.names.retry_topic(&entry.group);
-            let at = format!("{topic}-{}@{}", place.slot.0, place.offset());
+            let source = entry.source().filter(|_| place.partition.by_topic).cloned();
+            let topic = router.names.retry_topic(&RetryPair { group: entry.group.clone(), source });
+            let at = format!("{topic}-{}@{}", place.partition.index, place.offset);
             format!("attempt {} as {at}", entry.attempt())
         }
         RetryState::Committed { .. } => "acknowledged".to_owned(),

@@ -7,7 +7,7 @@ use crate::server::source::AdminSource;
 impl AdminSource {
     /// Tells who would receive a record that is sent back; `Err`: nobody, and the way out.
     pub(super) fn receivers_of(&self, group: &GroupId) -> Result<String, String> {
-        let topic = self.router.names.retry_topic(group);
+        let topic = self.router.retry_topics_text(group);
         let Some(why) = self.router.no_taker(group) else {
             return Ok(match self.router.count_takers(group) {
                 0 => format!("a member that is connected elsewhere reads {topic} now"),

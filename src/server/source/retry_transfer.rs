@@ -162,7 +162,11 @@ impl AdminSource {
             }
         }
         for (group, (places, entries)) in groups {
-            self.router.names.register(&group);
+            let sources = entries
+                .iter()
+                .map(|entry| entry.import.origin.as_ref().map(|origin| &origin.topic));
+            let pairs = sources.map(|source| self.router.pair_in_use(&group, source));
+            pairs.for_each(|pair| self.router.names.register(&pair));
             let (source, by) = (source.clone(), by.clone());
             let batch = ImportBatch { group, source, entries, by };
             let judged = self.router.engine.import(batch).await?;

@@ -87,9 +87,15 @@ function produce([tag, codec, topic, partition, key, value, ...headers]) {
   queue.push({ tag, codec, record: { ...record, headers: headersOf(headers) } });
 }
 
+// The retry topic for a record; a retry stays in its own.
+function retryTopic(origin) {
+  const topic = origin.slice(0, origin.lastIndexOf("-"));
+  return topic.startsWith("reprise.retry.") ? topic : `reprise.retry.${group}--${topic}`;
+}
+
 function nack([tag, codec, origin, way, ...headers]) {
   const own = [{ "x-retry-origin": origin }, { "x-retry-reason": `because ${tag}` }];
-  const to = { topic: `reprise.retry.${group}`, partition: null };
+  const to = { topic: retryTopic(origin), partition: null };
   const added = [...own, ...headersOf(headers)];
   if (way === "value") {
     const { key, value, timestamp, headers: had } = received.get(origin);

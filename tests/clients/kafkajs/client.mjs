@@ -186,6 +186,12 @@ function produce([tag, codec, topic, partition, key, value, ...headers]) {
   queue.push({ tag, codec, topic, message });
 }
 
+// The retry topic for a record; a retry stays in its own.
+function retryTopic(origin) {
+  const topic = origin.slice(0, origin.lastIndexOf("-"));
+  return topic.startsWith("reprise.retry.") ? topic : `reprise.retry.${group}--${topic}`;
+}
+
 function nack([tag, codec, origin, way, ...headers]) {
   const failed = received.get(origin);
   const own = { "x-retry-origin": origin, "x-retry-reason": `because ${tag}` };
@@ -195,7 +201,7 @@ function nack([tag, codec, origin, way, ...headers]) {
       : { key: null, value: null, headers: { "x-retry-by-reference": "true", ...own } };
   headersOf(headers, message.headers);
   const { key, value, timestamp } = message;
-  queue.push({ tag, codec, topic: `reprise.retry.${group}`, message: { key, value, timestamp, headers: message.headers } });
+  queue.push({ tag, codec, topic: retryTopic(origin), message: { key, value, timestamp, headers: message.headers } });
 }
 
 // Sends what is queued, each codec's at once, and tells in the order of the queue.

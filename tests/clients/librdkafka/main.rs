@@ -206,7 +206,11 @@ impl Client {
             .insert(Header { key: "x-retry-origin", value: Some(words[3]) })
             .insert(Header { key: "x-retry-reason", value: Some(&reason) });
         headers = with_headers(headers, &words[5..]);
-        let topic = format!("reprise.retry.{}", self.group);
+        // A retry stays in its own topic.
+        let topic = match words[3].rsplit_once('-').unwrap().0 {
+            retry if retry.starts_with("reprise.retry.") => retry.to_owned(),
+            topic => format!("reprise.retry.{}--{topic}", self.group),
+        };
         let mut record = FutureRecord::<[u8], [u8]>::to(&topic).headers(headers);
         if by_value {
             record.key = failed.key();

@@ -111,7 +111,10 @@ class Program:
             headers = [("x-retry-by-reference", b"true"), *own, *headers]
             # These libraries send nothing that has neither key nor value.
             record = Record(None, None, None, None, b"", now_ms(), headers)
-        record = record._replace(topic=f"reprise.retry.{self.args.group}", partition=None)
+        topic = origin.rsplit("-", 1)[0]
+        if not topic.startswith("reprise.retry."):
+            topic = f"reprise.retry.{self.args.group}--{topic}"
+        record = record._replace(topic=topic, partition=None)
         self.queue.append((tag, codec, record))
 
     async def flush(self):

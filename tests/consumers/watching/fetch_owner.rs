@@ -67,7 +67,7 @@ fn owner(server: &Server, conn: &Conn, topics: &[&str]) -> Option<(String, Strin
     let watched = server.router().watched(conn, &topics, 500)?;
     let by = watched.by();
     assert_eq!((by.conn, by.max_wait_ms), (7, 500));
-    Some((watched.group().to_string(), by.member.to_string(), by.retry_topic.is_some()))
+    Some((watched.group().to_string(), by.member.to_string(), !by.retries.is_empty()))
 }
 
 fn is_of(found: Option<(String, String, bool)>, member: &Member) -> bool {

@@ -11,7 +11,7 @@ use reprise::retry::detector::{
 use reprise::retry::detector::{Rules, WindowRecord};
 use reprise::retry::suspects::SuspectsRecord;
 
-use crate::inference::retries::{RecordOrigin, Retries, retry_partition};
+use crate::inference::retries::{RecordOrigin, Retries, retry_partition, retry_subscription};
 use crate::inference::turn::by_turn;
 
 /// The client's `fetch.max.wait.ms`.
@@ -144,7 +144,7 @@ impl World {
             came: now.mono,
             conn: self.apps,
             max_wait_ms: WAIT_MS,
-            retry_topic: reads_retries.then(|| retry_partition().topic),
+            retries: retry_subscription(reads_retries),
         };
         // The owner of the first partition owns the retry topic.
         let retry = partitions.first().is_some_and(|first| *first == 0 && self.has_retry_topic());

@@ -126,7 +126,10 @@ impl Law {
             let open = entry.inflight();
             entry.places.iter().copied().filter(move |delivery| Some(*delivery) != open)
         });
-        failed.filter(|delivery| (from..to).contains(delivery)).map(RetryPlace::offset).collect()
+        failed
+            .filter(|delivery| (from..to).contains(delivery))
+            .map(|delivery| delivery.offset)
+            .collect()
     }
 
     fn waiting(&self) -> impl Iterator<Item = (&Entry, WallMs)> {

@@ -106,7 +106,7 @@ impl Script {
             came: self.world.now().mono,
             conn: self.named,
             max_wait_ms: WAIT_MS,
-            retry_topic: None,
+            retries: reprise::retry::RetrySubscription::default(),
         };
         self.members.push(Consumer {
             by,

@@ -8,7 +8,7 @@ use reprise::model::{GroupId, Moment, Origin, RetryPlace, TopicPartition};
 use reprise::retry::detector::{ExhaustedRecord, FetchDecision, GroupObservation, Rules};
 use reprise::retry::{
     Entries, Fact, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, OrderMode, Policies, Policy,
-    StateKind,
+    RetrySubscription, StateKind,
 };
 
 use crate::btree_entries::BTreeEntries;
@@ -36,6 +36,11 @@ pub(crate) fn place(origin: &Origin) -> RecordOrigin {
 /// The partition of the group's retry topic.
 pub(crate) fn retry_partition() -> TopicPartition {
     TopicPartition { topic: "reprise.retry.shop".into(), partition: 0 }
+}
+
+/// The retry topic, if the member reads it.
+pub(crate) fn retry_subscription(reads_retries: bool) -> RetrySubscription {
+    RetrySubscription::new(reads_retries.then(|| (retry_partition().topic, None)))
 }
 
 /// The delivery at an offset of the retry topic.

@@ -7,7 +7,7 @@ use reprise::retry::detector::{
     DeliveredRange, FetchDecision, FetchPosition, GroupObservation, MemberFetch,
 };
 
-use crate::inference::retries::retry_partition;
+use crate::inference::retries::{retry_partition, retry_subscription};
 use crate::outage::world::{RetryWay, World};
 
 /// The most records of one partition in an answer.
@@ -46,7 +46,7 @@ impl Member {
             came: world.now().mono,
             conn: u64::try_from(nth).unwrap(),
             max_wait_ms: WAIT_MS,
-            retry_topic: reads_retries.then(|| retry_partition().topic),
+            retries: retry_subscription(reads_retries),
         };
         Self {
             by,
@@ -70,7 +70,7 @@ impl Member {
 
     fn handle(&mut self, world: &mut World, of: &TopicPartition, offset: i64) {
         let is_handled = world.is_handled(of, offset);
-        if !is_handled && self.by.retry_topic.is_none() {
+        if !is_handled && self.by.retries.is_empty() {
             return self.go_back(world, of, offset);
         }
         if !is_handled {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use reprise::model::{MemberId, Moment, MonoMs, Origin, TopicPartition, WallMs};
+use reprise::retry::RetrySubscription;
 use reprise::retry::suspects::{
     Decision, LostDelivery, LostMember, MemberOutstanding, OffsetRanges, Outstanding, SuspectEvent,
     SuspectRules, Suspects,
@@ -436,11 +437,10 @@ impl World {
             })
             .collect();
         let first = self.first_delivery.remove(&id).unwrap_or(self.now);
-        let lived_ms = (self.now - first) / 1000;
-        let member = member_id(id);
+        let (member, lived_ms) = (member_id(id), (self.now - first) / 1000);
         let end = if has_left { LostMember::Left } else { LostMember::Expired };
-        let lost = LostDelivery { member, outstanding, lived_ms, end, retry_topic: None };
-        self.tell(SuspectEvent::Lost(lost));
+        let retries = RetrySubscription::default();
+        self.tell(SuspectEvent::Lost(LostDelivery { member, outstanding, lived_ms, end, retries }));
     }
 
     fn outstanding(&self, id: u64) -> MemberOutstanding {

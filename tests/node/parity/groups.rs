@@ -93,11 +93,11 @@ pub(crate) const Q13: Row = Row {
     theirs: "Retries of a topic that is no longer subscribed are delivered all the same; the \
              filter is ignored.",
     ours: "What is due while nobody subscribes to the retry topic is parked, counted and \
-           reported, and flows as soon as somebody does. Who subscribes to it is given the \
-           retries of every topic.",
+           reported, and flows as soon as somebody does. Each topic of a group has a retry \
+           topic; one of the whole group has the retries of topics whose own nobody reads.",
     stands: Comparison::Differs(
-        "who subscribes to `reprise.retry.<group>` asks for what the group failed on, wherever it \
-         came from; as there, its list of topics filters nothing",
+        "a listener gets the retries of the topics that it handles, as by RocketMQ's POP; who \
+         subscribes to `reprise.retry.<group>` asks for those of every topic",
     ),
 };
 
@@ -114,7 +114,7 @@ fn q13_retries_without_a_subscriber_are_parked_and_reported() {
     let group = server.json("/api/v1/groups/shop");
     assert_eq!((&group["parked"], &group["ready"]), (&1.into(), &0.into()));
     assert!(
-        group["advice"].to_string().contains("reprise.retry.shop has no subscriber"),
+        group["advice"].to_string().contains("reprise.retry.shop--orders has no subscriber"),
         "{group}"
     );
     assert!((server.metric("reprise_records_parked{group=\"shop\"}") - 1.0).abs() < 0.1);

@@ -2,6 +2,7 @@
 
 use reprise::engine::{NackBatch, NackRequest, SettleRequest};
 use reprise::model::{ClientId, MemberId, MonoMs, OffsetRuns, Origin, TopicPartition};
+use reprise::retry::RetrySubscription;
 use reprise::retry::detector::{
     AssignmentStep, DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition,
     GroupObservation, MemberFetch, MemberStanding,
@@ -36,7 +37,7 @@ impl Shop {
             came: MonoMs(self.mono),
             conn: self.members,
             max_wait_ms: 500,
-            retry_topic: None,
+            retries: RetrySubscription::default(),
         };
         self.member = Some(Member { by, positions: committed });
     }

@@ -132,7 +132,13 @@ impl House {
 /// Delivers record 2 of the partition alone.
 fn deliver_second(detector: &mut Detector, now: Moment) {
     let member = MemberId::new("m");
-    let by = MemberFetch { member, came: now.mono, conn: 1, max_wait_ms: 500, retry_topic: None };
+    let by = MemberFetch {
+        member,
+        came: now.mono,
+        conn: 1,
+        max_wait_ms: 500,
+        retries: crate::retry::RetrySubscription::default(),
+    };
     detector.handle(now, GroupObservation::Assigned { member: by.member.clone(), epoch: 1 });
     detector.asked(now, &by, &[FetchPosition { partition: orders(), offset: 2 }]);
     let left = DeliveredRange {

@@ -8,7 +8,7 @@ use crate::engine::{
     EngineParts, NackBatch, NackRequest, ReleaseOutcome, Replay, RetryPartitionLog,
 };
 use crate::journal::{Journal, JournalOptions, MemDisk, StreamId, Writer};
-use crate::model::{ClientId, Origin, WallMs};
+use crate::model::{ClientId, Origin, RetryPair, WallMs};
 use crate::retry::{
     Entry, Nack, NackTarget, RESTORE_MS, Reporter, RequestedDelay, StateKind, entries_of,
 };
@@ -54,7 +54,7 @@ impl House {
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
         let (engine, driver) = replay.finish(parts);
         let of = RetryPartitionLog { stream: StreamId(0), committed: 0 };
-        engine.serve_topic_behind(&shop(), vec![of]);
+        engine.serve_topic_behind(&RetryPair::of_group(&shop()), vec![of]);
         Some(Self { engine, driver, writer, hand, released: 0 })
     }
 
@@ -130,7 +130,7 @@ impl House {
     /// Releases everything due and commits it. Returns values and counts of redrives.
     fn consume(&mut self) -> Vec<(String, u32)> {
         let engine = self.engine.clone();
-        engine.reads_retries(&shop(), self.driver.clock.now().mono);
+        engine.reads_retries(&RetryPair::of_group(&shop()), self.driver.clock.now().mono);
         let next = engine.next_release();
         let Some(batch) = answered(next, || self.step()) else { return Vec::new() };
         let told = batch.records.iter().map(|record| {

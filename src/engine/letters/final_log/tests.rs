@@ -97,6 +97,7 @@ fn rejected(offset: i64) -> NackRequest {
             want: RequestedDelay { level: Some(-1), delay_ms: None },
             max_reconsume_times: None,
             reason: Some("no\nstock".to_owned()),
+            produced_for: None,
             committed: None,
             carried: crate::retry::FailureHistory::default(),
             bytes: crate::retry::Bytes::Value,

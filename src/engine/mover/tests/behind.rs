@@ -9,7 +9,7 @@ use crate::retry::CopiedDelivery;
 fn with_due(count: i64) -> House {
     let mut house = House::new(0);
     let of = RetryPartitionLog { stream: StreamId(0), committed: 0 };
-    house.on().engine.serve_topic_behind(&shop(), vec![of]);
+    house.on().engine.serve_topic_behind(&RetryPair::of_group(&shop()), vec![of]);
     house.reads();
     assert!(house.fail(0..count, None));
     house.pass(DELAY_MS);
@@ -37,7 +37,7 @@ impl House {
 fn a_retry_is_released_when_the_cluster_has_it() {
     let mut house = with_due(3);
     let batch = house.batch().unwrap();
-    assert_eq!((batch.records.len(), batch.partition), (3, 0));
+    assert_eq!((batch.records.len(), batch.partition.index), (3, 0));
     let count = batch.records[0].headers.last("RECONSUME_TIME").flatten().unwrap();
     assert_eq!(&count[..], b"1");
     assert_eq!(house.counts(), [3, 0, 0]);
@@ -124,7 +124,7 @@ fn a_lost_topic_gives_its_retries_back() {
     let batch = house.batch().unwrap();
     house.end(batch, ReleaseOutcome::Written { base: 0 });
     assert!(house.commit(0, 1));
-    house.on().engine.serve_topic_behind(&shop(), Vec::new());
+    house.on().engine.serve_topic_behind(&RetryPair::of_group(&shop()), Vec::new());
     house.step();
     assert_eq!(house.counts(), [2, 0, 1]);
 }
@@ -133,9 +133,12 @@ fn a_lost_topic_gives_its_retries_back() {
 fn a_lost_topics_batch_frees_no_retry_anew() {
     let mut house = with_due(3);
     let batch = house.batch().unwrap();
-    house.on().engine.serve_topic_behind(&shop(), Vec::new());
+    house.on().engine.serve_topic_behind(&RetryPair::of_group(&shop()), Vec::new());
     let of = |stream| RetryPartitionLog { stream: StreamId(stream), committed: 0 };
-    house.on().engine.serve_topic_behind(&shop(), vec![of(1), of(2), of(3), of(4)]);
+    house
+        .on()
+        .engine
+        .serve_topic_behind(&RetryPair::of_group(&shop()), vec![of(1), of(2), of(3), of(4)]);
     let next: Vec<ReleaseBatch> = std::iter::from_fn(|| house.batch()).collect();
     house.end(batch, ReleaseOutcome::Later);
     house.pass(FULL_MS);
@@ -153,7 +156,7 @@ fn a_group_by_rate_has_one_slice_on_its_way() {
     house.running = None;
     assert!(house.start());
     let of = RetryPartitionLog { stream: StreamId(0), committed: 0 };
-    house.on().engine.serve_topic_behind(&shop(), vec![of, of]);
+    house.on().engine.serve_topic_behind(&RetryPair::of_group(&shop()), vec![of, of]);
     house.reads();
     assert!(house.fail(0..20, None));
     house.pass(DELAY_MS);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::engine::store::short::ShortBytes;
 use crate::engine::store::{ROWS_FILE, ROWS_VERSION, Store, key, value};
 use crate::journal::{EntryRef, MemDisk, Tables};
-use crate::model::{EntryId, GroupId, Origin, RetryPartition, RetryPlace, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPartition, WallMs};
 use crate::retry::{
     Cause, Disposition, Entries, Entry, Evidence, Fact, Marks, PayloadChange, RecordShape,
     RetryState,
@@ -14,20 +14,21 @@ use crate::retry::{
 /// Every row of the store that `fill` makes: key and value in hexadecimal, `-` for none.
 const ROWS: &str = "\
 440000000000000004 0108c8010107c80100
-450000000000000002 0101020473686f7001066f726465727304d60c02880e01100101e80701e807010001026\
-    e6f0001e8070001f80a0001c00c010300000103612d230100
-450000000000000005 0101050473686f7001066f726465727304d80c070309d00f01100101e80701e80701000\
-    1026e6f01030901e8070001f80a0190fe6d01c00c0103000000010106c8010106c80100000000
-450000000000000006 0101060473686f70000088a401904e010301100101e80701e807010001026e6f0001e80\
-    70001f80a0001c00c0103000000010105c8010103c8010000000104c801
+450000000000000002 0101020473686f7001066f726465727304d60c0002880e01100101e80701e8070100010\
+    26e6f0001e8070001f80a0001c00c010300000103612d230100
+450000000000000005 0101050473686f7001066f726465727304d80c000704030112d00f01100101e80701e80\
+    7010001026e6f010403011201e8070001f80a0190fe6d01c00c0103000000010106c8010106c8010000000\
+    0
+450000000000000006 0101060473686f700001066f72646572730088a401904e010301100101e80701e807010\
+    001026e6f0001e8070001f80a0001c00c0103000000010105c8010103c8010000000104c801
 460000000000000001 01066f72646572730872656a6563746564026e6f0103612d23010101880e880e0001000\
     0000000000000000000000000000000000000000000
 4773686f70 01000101030103000101010301
 4d 010701d00f010701
-4f000000000003 01010905
+4f0000000000000004000301 01011205
 54 0102c801
 6600000000000000010000000000000002 -
-6c0000000000030000000000000009 0000000000000005
+6c00000000000000040003018000000000000009 0000000000000005
 6e00000000000000000000000005 -
 6e00000000000000000000000006 -
 6e00000000010000000000000002 -
@@ -45,11 +46,13 @@ fn dead() -> Entry {
 }
 
 pub(super) fn entry() -> Entry {
-    let delivery = RetryPlace { slot: RetryPartition(3), sequence: 9 };
+    let partition = RetryPartition { stream: 4, index: 3, by_topic: true };
+    let delivery = partition.at(9);
     Entry {
         id: EntryId(5),
         group: "shop".into(),
         origin: Some(Origin { topic: "orders".into(), partition: 2, offset: 812 }),
+        produced_for: None,
         state: RetryState::Released { place: delivery, since: WallMs(1_000) },
         reconsume_times: 1,
         max_reconsume_times: 16,
@@ -72,7 +75,15 @@ pub(super) fn entry() -> Entry {
 
 fn waiting() -> Entry {
     let state = RetryState::Waiting { due: WallMs(10_500), delay_ms: 10_000, level: Some(3) };
-    Entry { id: EntryId(6), state, origin: None, places: Vec::new(), expires: None, ..entry() }
+    Entry {
+        id: EntryId(6),
+        state,
+        origin: None,
+        produced_for: Some("orders".into()),
+        places: Vec::new(),
+        expires: None,
+        ..entry()
+    }
 }
 
 fn fill(store: &mut Store) {
@@ -148,7 +159,7 @@ fn rows_of_an_earlier_start_are_read() {
     assert_eq!(read.marks(), reference.marks());
     assert_eq!(read.next_group, 1);
     assert_eq!(read.counts(&shop), reference.counts(&shop));
-    assert_eq!(read.partitions(&shop), [RetryPartition(3)]);
+    assert_eq!(read.partitions(&shop), [RetryPartition { stream: 4, index: 3, by_topic: true }]);
     assert_eq!(read.groups(), [shop]);
 }
 

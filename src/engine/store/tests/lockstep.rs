@@ -9,7 +9,7 @@ use crate::engine::store::key::EntryClass;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::{EngineError, Shape, mask};
 use crate::journal::{MemDisk, Tables};
-use crate::model::{EntryId, GroupId, Origin, RetryPartition, RetryPlace, TopicPartition, WallMs};
+use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicPartition, WallMs};
 use crate::retry::{
     BTreeEntries, Disposition, Entries, Entry, Marks, RecordShape, RetryState, StateKind,
 };
@@ -50,7 +50,8 @@ impl Script {
     }
 
     fn place(&mut self) -> RetryPlace {
-        RetryPlace { slot: RetryPartition(self.rng.u16(..4)), sequence: self.unique() }
+        let offset = i64::try_from(self.unique()).unwrap();
+        RetryPlace::in_stream(self.rng.u16(..4), self.rng.u32(..2), offset)
     }
 
     fn new_entry(&mut self) -> Entry {
@@ -65,6 +66,7 @@ impl Script {
             id,
             group: self.group(),
             origin,
+            produced_for: None,
             state: RetryState::Discarded { at: WallMs(0) },
             reconsume_times: self.rng.u32(..),
             max_reconsume_times: 16,
@@ -171,10 +173,9 @@ impl Script {
         compare_classes(model, store, (group, after));
         assert_eq!(store.held(group, after, limit), model.held(group, after, limit));
         assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
-        let from =
-            RetryPlace { slot: RetryPartition(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
+        let from = RetryPlace::in_stream(self.rng.u16(..4), self.rng.u32(..2), self.rng.i64(..50));
         assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
-        assert_eq!(store.open(group, from.slot), model.open(group, from.slot));
+        assert_eq!(store.open(group, from.partition), model.open(group, from.partition));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
             assert_eq!(store.of_topic(group, &topic), model.of_topic(group, &topic));

@@ -3,7 +3,7 @@
 use super::replay::FakeLog;
 use crate::engine::store::{Store, log::EntryLog, value};
 use crate::journal::EntryRef;
-use crate::model::{EntryId, RetryPartition, RetryPlace, WallMs};
+use crate::model::{EntryId, RetryPlace, WallMs};
 use crate::retry::{Cause, Entries, Entry, Evidence, Fact, Marks, PayloadChange, RetryState};
 
 struct StoreFixture {
@@ -135,7 +135,7 @@ fn sweeps_go_round_so_that_none_waits_for_another() {
 #[test]
 fn an_unsettled_entry_keeps_a_bounded_list_of_facts() {
     let mut told = StoreFixture::new();
-    let place = RetryPlace { slot: RetryPartition(3), sequence: 9 };
+    let place = RetryPlace::in_stream(3, 0, 9);
     told.put(1, WAITING, BEGINS);
     for _ in 0..1000 {
         told.put(1, RetryState::Released { place, since: WallMs(1) }, KEEPS);

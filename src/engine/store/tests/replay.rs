@@ -126,7 +126,7 @@ impl World {
             8 => LedgerInput::RetryCommit { group, up_to: delivery },
             13 => {
                 let streams = if self.rng.u8(..4) == 0 { Vec::new() } else { vec![STREAM; 3] };
-                LedgerInput::RetryTopicServed { group, streams }
+                LedgerInput::RetryTopicServed { group, source: None, streams }
             }
             9 => LedgerInput::OriginCommit { group, topic: "t".into(), partition: 0, offset },
             10 => self.delete_a_dead_letter(&group),

@@ -39,7 +39,7 @@ impl Detector {
                 serve.push(limited(FetchDecision::Open, &grant, ask.offset));
                 continue;
             };
-            let is_retried = by.retry_topic.is_some();
+            let is_retried = by.retries.takes(&ask.partition.topic);
             let settling = self.settling((&ask.partition, window), ask.offset, is_retried);
             if let Some(settling) = settling {
                 serve.push(FetchDecision::Settle(Box::new(settling)));

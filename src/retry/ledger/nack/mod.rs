@@ -232,6 +232,7 @@ impl<S: Entries> Ledger<S> {
             entry.reconsume_times = entry.reconsume_times.max(failures);
         }
         if nack.named == NackTarget::Nothing {
+            entry.produced_for.clone_from(&nack.produced_for);
             self.delay(entry, nack)
         } else {
             self.charge(entry, nack, nack.record_bytes)

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::broker::PatternError;
 use crate::group::{ConsumerHeartbeat, TopicIdPartition, TopicImage};
-use crate::model::{ClientId, MemberId, TopicId, TopicName};
+use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
 use crate::retry::detector::AssignmentStep;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
@@ -32,13 +32,12 @@ pub(in crate::route) async fn answer(
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse {
     let group = group_of(&request.group_id);
-    let retry = router.names.retry_topic(&group);
     let subscribes = request.subscribed_topic_names.is_some();
     let beat = beat(conn, head, request);
     let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
     // Looked up before the member leaves, since its heartbeat may name it by member id alone.
     let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
-    let known = |name: &TopicName| image(router, name, &retry);
+    let known = |name: &TopicName| image(router, name, &group);
     let matching = |pattern: &str| matching(router, pattern);
     if let Some(Err(error)) = beat.pattern.as_deref().filter(|one| !one.is_empty()).map(matching) {
         if conn.refuses(&group) {
@@ -143,8 +142,8 @@ fn beat(
 }
 
 /// The id and partition count of a topic for the coordinator.
-pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
-    let place = router.place_for_member(name, retry)?;
+pub(super) fn image(router: &Router, name: &TopicName, group: &GroupId) -> Option<TopicImage> {
+    let place = router.place_for_member(name, group)?;
     let id = TopicId(router.id_of(name, &place).into_bytes());
     Some(TopicImage { id, partitions: place.partitions() })
 }

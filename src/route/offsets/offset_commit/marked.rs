@@ -160,8 +160,8 @@ pub(super) async fn nack_relayed(
         return Ok(taking.refused);
     }
     // A hand-out is known once its topic is open.
-    if marked.iter().any(|one| router.retry_group(&one.named.0).is_some()) {
-        router.open_behind(group).await;
+    for pair in marked.iter().filter_map(|one| router.retry_pair(&one.named.0)) {
+        router.open_behind(&pair).await;
     }
     let all: Vec<_> = marked.into_iter().filter_map(|one| taking.begin(one)).collect();
     let mut back = ReadBack::default();
@@ -300,7 +300,8 @@ impl<'a> CommitMarkers<'a> {
             producer: None,
             nacks: nacks.collect(),
         };
-        self.router.names.register(self.group);
+        let source = self.router.source_of(&asked.named.0);
+        self.router.names.register(&self.router.pair_in_use(self.group, source.as_ref()));
         let answer = self.router.engine.said(batch, Evidence::CommitMarker);
         self.sent.push((asked, Box::pin(answer)));
     }
@@ -375,6 +376,7 @@ fn request(mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackR
         want: RequestedDelay { level: mark.level, delay_ms: mark.delay_ms },
         max_reconsume_times: mark.max_reconsume_times,
         reason: mark.reason.clone(),
+        produced_for: None,
         committed: None,
         carried: FailureHistory::default(),
         bytes,

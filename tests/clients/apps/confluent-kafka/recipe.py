@@ -28,7 +28,7 @@ def handle(record):
 consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "shop", "enable.auto.commit": False,
                      "auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 10000})
 producer = Producer({"bootstrap.servers": bootstrap})
-consumer.subscribe(["orders", "reprise.retry.shop"])
+consumer.subscribe(["orders", "reprise.retry.shop--orders"])
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())               # runs `finally`, as Ctrl-C does
 try:
     while True:
@@ -44,8 +44,8 @@ try:
             except Exception as why:
                 origin = f"{r.topic()}-{r.partition()}@{r.offset()}"
                 headers = [*(r.headers() or []), ("x-retry-origin", origin), ("x-retry-reason", str(why))]
-                producer.produce("reprise.retry.shop", r.value(), r.key(), timestamp=r.timestamp()[1], headers=headers,
-                                 on_delivery=lambda error, _: error and refused.append(error))
+                producer.produce("reprise.retry.shop--orders", r.value(), r.key(), timestamp=r.timestamp()[1],
+                                 headers=headers, on_delivery=lambda error, _: error and refused.append(error))
         if producer.flush(30) or refused:
             raise RuntimeError(f"not accepted: {refused}")         # nothing is committed
         if any(not r.error() for r in records):

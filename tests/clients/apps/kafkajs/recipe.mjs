@@ -33,7 +33,7 @@ process.once("SIGTERM", async () => {
   await consumer.disconnect(); // leaves the group: no start waits for it
   await producer.disconnect();
 });
-await consumer.subscribe({ topics: ["orders", "reprise.retry.shop"], fromBeginning: true });
+await consumer.subscribe({ topics: ["orders", "reprise.retry.shop--orders"], fromBeginning: true });
 await consumer.run({
   eachMessage: async ({ topic, partition, message }) => {
     try {
@@ -46,7 +46,7 @@ await consumer.run({
       };
       const { key, value, timestamp } = message;
       // Rejects where reprise has not taken the record: then the offset is not committed.
-      await producer.send({ topic: "reprise.retry.shop", messages: [{ key, value, timestamp, headers }] });
+      await producer.send({ topic: "reprise.retry.shop--orders", messages: [{ key, value, timestamp, headers }] });
     }
   },
 });

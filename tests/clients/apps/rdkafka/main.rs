@@ -40,7 +40,7 @@ async fn run(bootstrap: &str) -> Result<(), Box<dyn Error>> {
         .create()?;
     let producer: FutureProducer =
         ClientConfig::new().set("bootstrap.servers", bootstrap).create()?;
-    consumer.subscribe(&["orders", "reprise.retry.shop"])?;
+    consumer.subscribe(&["orders", "reprise.retry.shop--orders"])?;
     loop {
         let record = match consumer.recv().await {
             Err(KafkaError::MessageConsumption(RDKafkaErrorCode::UnknownTopicOrPartition)) => {
@@ -54,7 +54,8 @@ async fn run(bootstrap: &str) -> Result<(), Box<dyn Error>> {
             let headers = headers
                 .insert(Header { key: "x-retry-origin", value: Some(&origin) })
                 .insert(Header { key: "x-retry-reason", value: Some(&why) });
-            let mut nack = FutureRecord::<[u8], [u8]>::to("reprise.retry.shop").headers(headers);
+            let to = "reprise.retry.shop--orders";
+            let mut nack = FutureRecord::<[u8], [u8]>::to(to).headers(headers);
             (nack.key, nack.payload) = (record.key(), record.payload());
             nack.timestamp = record.timestamp().to_millis();
             let sent = producer.send(nack, Duration::from_secs(30)).await;

@@ -172,10 +172,19 @@ func (p *program) run(words []string) error {
 	return fmt.Errorf("no such command: %s", words[0])
 }
 
+// retryTopic names the retry topic for a record, of which a retry stays in its own.
+func (p *program) retryTopic(origin string) string {
+	topic := origin[:strings.LastIndex(origin, "-")]
+	if strings.HasPrefix(topic, "reprise.retry.") {
+		return topic
+	}
+	return "reprise.retry." + p.args.Group + "--" + topic
+}
+
 // nack TAG CODEC ORIGIN value|reference [HEADER=VALUE]…
 func (p *program) nack(words []string) {
 	failed := p.received[words[3]]
-	record := Record{Place: Place{Topic: "reprise.retry." + p.args.Group}, Time: time.Now()}
+	record := Record{Place: Place{Topic: p.retryTopic(words[3])}, Time: time.Now()}
 	if words[4] == "value" {
 		record.Key, record.Value, record.Time = failed.Key, failed.Value, failed.Time
 		record.Headers = append(record.Headers, failed.Headers...)

@@ -27,7 +27,7 @@ impl Scene {
     }
 
     pub(crate) fn retry_topic(&self) -> String {
-        format!("reprise.retry.{}", self.group)
+        format!("reprise.retry.{}--{}", self.group, self.topic)
     }
 
     pub(crate) fn dead_letter_topic(&self) -> String {

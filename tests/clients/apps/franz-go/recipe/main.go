@@ -38,7 +38,7 @@ func run(ctx context.Context, bootstrap string) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap),
 		kgo.ConsumerGroup("shop"),
-		kgo.ConsumeTopics("orders", "reprise.retry.shop"),
+		kgo.ConsumeTopics("orders", "reprise.retry.shop--orders"),
 		kgo.DisableAutoCommit(),
 	)
 	if err != nil {
@@ -55,7 +55,7 @@ func run(ctx context.Context, bootstrap string) error {
 			if why := handle(r); why != nil {
 				origin := fmt.Sprintf("%s-%d@%d", r.Topic, r.Partition, r.Offset)
 				failed = append(failed, &kgo.Record{
-					Topic: "reprise.retry.shop", Key: r.Key, Value: r.Value, Timestamp: r.Timestamp,
+					Topic: "reprise.retry.shop--orders", Key: r.Key, Value: r.Value, Timestamp: r.Timestamp,
 					Headers: append(r.Headers,
 						kgo.RecordHeader{Key: "x-retry-origin", Value: []byte(origin)},
 						kgo.RecordHeader{Key: "x-retry-reason", Value: []byte(why.Error())}),

@@ -225,12 +225,18 @@ public final class Client {
         sent.add(new Sent(words[1], producer(words[2]).send(record)));
     }
 
+    /** The retry topic for a record; a retry stays in its own. */
+    private String retryTopic(String origin) {
+        var topic = origin.substring(0, origin.lastIndexOf('-'));
+        return topic.startsWith("reprise.retry.") ? topic : "reprise.retry." + group + "--" + topic;
+    }
+
     /** nack TAG CODEC ORIGIN value|reference [HEADER=VALUE]… */
     private void nack(String[] words) {
         var failed = received.get(words[3]);
         boolean byValue = words[4].equals("value");
         var record = new ProducerRecord<>(
-            "reprise.retry." + group, null, byValue ? failed.timestamp() : null,
+            retryTopic(words[3]), null, byValue ? failed.timestamp() : null,
             byValue ? failed.key() : null, byValue ? failed.value() : null);
         if (byValue) {
             failed.headers().forEach(record.headers()::add);

@@ -36,14 +36,14 @@ public class Recipe {
         try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
              var producer = new KafkaProducer<>(
                  Map.of("bootstrap.servers", bootstrap), new StringSerializer(), new StringSerializer())) {
-            consumer.subscribe(List.of("orders", "reprise.retry.shop"));
+            consumer.subscribe(List.of("orders", "reprise.retry.shop--orders"));
             while (running) {
                 var failed = new ArrayList<Future<RecordMetadata>>();
                 for (var r : consumer.poll(Duration.ofSeconds(1))) {
                     try {
                         handle(r);
                     } catch (Exception why) {
-                        var nack = new ProducerRecord<>("reprise.retry.shop", null, r.timestamp(), r.key(), r.value(),
+                        var nack = new ProducerRecord<>("reprise.retry.shop--orders", null, r.timestamp(), r.key(), r.value(),
                             r.headers());
                         var origin = r.topic() + "-" + r.partition() + "@" + r.offset();
                         nack.headers().add("x-retry-origin", origin.getBytes(UTF_8));

@@ -26,7 +26,7 @@ public class Application {
     }
 
     // begin recipe
-    @KafkaListener(topics = {"orders", "reprise.retry.shop"})
+    @KafkaListener(topics = {"orders", "reprise.retry.shop--orders"})
     void onOrder(ConsumerRecord<String, String> order) {
         handle(order);
     }

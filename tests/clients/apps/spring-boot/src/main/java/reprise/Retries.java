@@ -20,7 +20,11 @@ class Retries {
         var handler = new DefaultErrorHandler((record, failure) -> {
             var why = failure.getCause() == null ? failure : failure.getCause();
             var origin = record.topic() + "-" + record.partition() + "@" + record.offset();
-            var nack = new ProducerRecord<>("reprise.retry." + KafkaUtils.getConsumerGroupId(), (Object) null);
+            var retry = "reprise.retry." + KafkaUtils.getConsumerGroupId() + "--" + record.topic();
+            if (record.topic().startsWith("reprise.retry.")) {
+                retry = record.topic();                // a retry stays in its topic
+            }
+            var nack = new ProducerRecord<>(retry, (Object) null);
             nack.headers().add("x-retry-origin", origin.getBytes(UTF_8));
             nack.headers().add("x-retry-reason", why.toString().getBytes(UTF_8));
             nack.headers().add("x-retry-by-reference", "true".getBytes(UTF_8));
