@@ -32,6 +32,15 @@ impl GroupView {
         self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));
     }
 
+    /// Adds the sentence for due retries whose topic nobody reads, while another one is read.
+    pub fn advise_reader(&mut self, count: u64, topic: &str) {
+        let wait = wait(count);
+        self.advice.push(format!(
+            "{wait}: {topic} has no reader. Add it to the subscription of the listener that reads \
+             its topic"
+        ));
+    }
+
     /// The reason why no live member takes the retries that wait, and the remedy; `None` while a
     /// member takes them.
     fn takers(&self) -> Option<String> {
@@ -43,10 +52,7 @@ impl GroupView {
             return None;
         }
         let topic = &self.retry_topic;
-        let wait = match owed {
-            1 => "1 failed record waits".to_owned(),
-            n => format!("{n} failed records wait"),
-        };
+        let wait = wait(owed);
         let silent = self.members.len() - live().count();
         let (subject, way_out) = match (live().count(), silent) {
             (0, 0) if self.in_cluster => (
@@ -135,6 +141,14 @@ impl ElsewhereView {
             1 => ". 1 member is connected elsewhere, and does not subscribe either",
             _ => ". Members are connected elsewhere, and do not subscribe either",
         }
+    }
+}
+
+/// Such as `2 failed records wait`.
+fn wait(count: u64) -> String {
+    match count {
+        1 => "1 failed record waits".to_owned(),
+        n => format!("{n} failed records wait"),
     }
 }
 

@@ -195,7 +195,7 @@ impl Request for FindGroup {
     fn run(self, driver: &mut Driver) -> Result<Option<GroupSummary>, EngineError> {
         let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
         let is_known = self.group.as_str() != DELAYED && store.has_group(&self.group);
-        Ok(is_known.then(|| GroupSummary::of(store, &self.group, now)))
+        Ok(is_known.then(|| GroupSummary::of((store, &driver.mover), &self.group, now)))
     }
 }
 
@@ -206,6 +206,6 @@ impl Request for ListGroups {
         let now = driver.clock.now().wall;
         let store = driver.ledger.store();
         let groups = store.group_ids().into_iter().filter(|group| group.as_str() != DELAYED);
-        Ok(groups.map(|group| GroupSummary::of(store, &group, now)).collect())
+        Ok(groups.map(|group| GroupSummary::of((store, &driver.mover), &group, now)).collect())
     }
 }

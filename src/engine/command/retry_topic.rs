@@ -84,9 +84,9 @@ impl Engine {
         self.readers.was_read(group)
     }
 
-    /// Whether a retry topic of the group was fetched lately.
-    pub fn has_retry_reader(&self, group: &GroupId, now: MonoMs) -> bool {
-        self.readers.reads_one(group, now)
+    /// The owners of the group's retry topics that were fetched lately.
+    pub fn retry_topics_read(&self, group: &GroupId, now: MonoMs) -> BTreeSet<RetryPair> {
+        self.readers.read(group, now)
     }
 }
 

@@ -18,7 +18,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::mover::scan::Scan;
+use crate::engine::mover::scan::{NextSlice, Scan};
 use crate::engine::mover::window::ReleaseWindow;
 use crate::journal::StreamId;
 use crate::model::{
@@ -101,12 +101,13 @@ impl RetryReaders {
         self.lock().get(pair).is_some_and(|last| is_lately(*last, now))
     }
 
-    /// Whether a retry topic of the group is read.
-    pub(super) fn reads_one(&self, group: &GroupId, now: MonoMs) -> bool {
+    /// The owners of the group's retry topics that are read.
+    pub(super) fn read(&self, group: &GroupId, now: MonoMs) -> BTreeSet<RetryPair> {
         let last = self.lock();
         let topics = last.range(RetryPair::of_group(group)..);
-        let mut topics = topics.take_while(|(pair, _)| pair.group == *group);
-        topics.any(|(_, last)| is_lately(*last, now))
+        let topics = topics.take_while(|(pair, _)| pair.group == *group);
+        let read = topics.filter(|(_, last)| is_lately(**last, now));
+        read.map(|(pair, _)| pair.clone()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<RetryPair, Option<MonoMs>>> {
@@ -150,7 +151,14 @@ pub(super) struct GroupTopics {
     /// Number of released records without a key.
     turn: i64,
     scan: Scan,
+    /// Due retries of each source that the running pass has found without a reader.
+    passing: UnreadSources,
+    /// Numbers of the last pass, as it ended.
+    unread: UnreadSources,
 }
+
+/// Numbers of due retries whose retry topic nobody reads, by source.
+pub(in crate::engine) type UnreadSources = BTreeMap<Option<TopicName>, u64>;
 
 #[derive(Debug)]
 pub(super) struct RetryTopic {
@@ -195,6 +203,8 @@ impl GroupTopics {
             committed_at: None,
             turn: 0,
             scan: Scan::default(),
+            passing: UnreadSources::new(),
+            unread: UnreadSources::new(),
         }
     }
 
@@ -237,6 +247,19 @@ impl GroupTopics {
     pub(super) fn streams(&self, source: Option<&TopicName>) -> Vec<u32> {
         let topics = self.topics.iter().filter(|topic| topic.source.as_ref() == source);
         topics.flat_map(|topic| &topic.partitions).map(|of| of.stream.0).collect()
+    }
+
+    /// The pass has looked at every due retry.
+    fn end_pass(&mut self, now: MonoMs) -> NextSlice {
+        self.unread = std::mem::take(&mut self.passing);
+        self.scan.end(now)
+    }
+
+    /// Leaves a retry waiting, as nobody reads its retry topic.
+    fn leave_unread(&mut self, id: EntryId, source: Option<&TopicName>) {
+        self.scan.leave(id, None);
+        let count = self.passing.entry(source.cloned()).or_default();
+        *count = count.saturating_add(1);
     }
 
     /// Whether a topic has a retry topic of its own.
@@ -334,6 +357,11 @@ impl Mover {
     pub(super) fn pair_of(&self, group: &GroupId, name: &TopicName) -> Option<RetryPair> {
         let topic = self.groups.get(group)?.topics.iter().find(|topic| topic.name == *name)?;
         Some(RetryPair { group: group.clone(), source: topic.source.clone() })
+    }
+
+    /// Due retries of the group that the last pass has found without a reader.
+    pub(super) fn unread(&self, group: &GroupId) -> UnreadSources {
+        self.groups.get(group).map(|topics| topics.unread.clone()).unwrap_or_default()
     }
 
     /// Due retries of the group may be released.

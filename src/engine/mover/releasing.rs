@@ -75,7 +75,7 @@ impl Driver {
 
     fn release(&mut self, group: &GroupId, now: Moment) -> Result<NextSlice, EngineError> {
         if !self.has_room(group, now.mono) {
-            return Ok(self.end_pass(group, now.mono));
+            return Ok(self.skip_pass(group, now.mono));
         }
         let is_behind = self.mover.is_behind(group);
         if is_behind && self.queued_releases.is_full() {
@@ -139,12 +139,13 @@ impl Driver {
         }
         let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(NextSlice::OnEvent) };
         topics.scan.looked_at(last);
-        Ok(next.unwrap_or_else(|| topics.scan.end(now.mono)))
+        Ok(next.unwrap_or_else(|| topics.end_pass(now.mono)))
     }
 
-    fn end_pass(&mut self, group: &GroupId, now: MonoMs) -> NextSlice {
-        let topics = self.mover.groups.get_mut(group);
-        topics.map_or(NextSlice::OnEvent, |topics| topics.scan.end(now))
+    fn skip_pass(&mut self, group: &GroupId, now: MonoMs) -> NextSlice {
+        let Some(topics) = self.mover.groups.get_mut(group) else { return NextSlice::OnEvent };
+        topics.passing.clear();
+        topics.scan.end(now)
     }
 
     /// Whether a retry topic of the group has a reader, and a partition with room.
@@ -188,7 +189,7 @@ impl Driver {
         let entry = topics.is_divided().then(|| self.ledger.entry(id)).flatten();
         let source = entry.as_ref().and_then(Entry::source);
         let Some(topic) = topics.index_for(source) else {
-            topics.scan.leave(id, None);
+            topics.leave_unread(id, source);
             return Ok(true);
         };
         let bytes = self.ledger.store().record_bytes(id);

@@ -1,5 +1,6 @@
 //! Reports lost members to the detectors (evidence `lost-delivery`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
 use crate::group::GoneCause;
-use crate::model::{GroupId, MemberId, TopicName};
+use crate::model::{GroupId, MemberId, RetryPair, TopicName};
 use crate::route::Router;
 
 /// The interval at which silent members of the cluster's groups are searched for.
@@ -76,7 +77,15 @@ impl Router {
 
     /// Whether a member subscribes to a retry topic of the group, or fetched one lately.
     pub fn is_retry_read(&self, group: &GroupId) -> bool {
-        self.count_takers(group) > 0 || self.engine.has_retry_reader(group, self.clock.now().mono)
+        !self.retry_topics_read(group).is_empty()
+    }
+
+    /// The owners of the group's retry topics to which a member subscribes, or which one fetched
+    /// lately.
+    pub fn retry_topics_read(&self, group: &GroupId) -> BTreeSet<RetryPair> {
+        let mut read = self.engine.retry_topics_read(group, self.clock.now().mono);
+        read.extend(self.subscribed_pairs(group));
+        read
     }
 
     /// The number of members that subscribe to a retry topic of the group; in front of a cluster,
@@ -90,10 +99,13 @@ impl Router {
     /// A member has left: without another subscriber nobody reads a retry topic. A reader without
     /// a group shows with its next Fetch.
     fn reader_left(&self, group: &GroupId) {
+        self.engine.no_retry_reader(group, &self.subscribed_pairs(group));
+    }
+
+    fn subscribed_pairs(&self, group: &GroupId) -> BTreeSet<RetryPair> {
         let subscriptions = self.subscriptions(group);
         let topics = subscriptions.iter().flat_map(|topics| self.names.retry_topics(group, topics));
-        let subscribed = topics.map(|(_, pair)| pair).collect();
-        self.engine.no_retry_reader(group, &subscribed);
+        topics.map(|(_, pair)| pair).collect()
     }
 
     /// The number of members that are not silent; in front of a cluster, those connected here.

@@ -42,11 +42,13 @@ impl MembershipView {
 /// Failed records of a group by state.
 pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCounts {
     let of = |kind| known.counts.of(kind);
-    let has_taker = router.is_retry_read(&known.group);
+    let has_reader = router.is_retry_read(&known.group);
+    let unread = known.unread.values().sum::<u64>().min(known.due);
+    let parked = if has_reader { unread } else { known.due };
     StateCounts {
         waiting: of(StateKind::Waiting).saturating_sub(known.due),
-        ready: if has_taker { known.due } else { 0 },
-        parked: if has_taker { 0 } else { known.due },
+        ready: known.due - parked,
+        parked,
         inflight: of(StateKind::Inflight),
         held: of(StateKind::Held),
         exported: of(StateKind::Exported),

@@ -354,7 +354,7 @@ impl AdminSource {
         seen: Option<MembershipView>,
         retries: Option<&engine::GroupSummary>,
     ) -> GroupView {
-        let retry_topic = self.router.retry_topics_text(group);
+        let (retry_topic, names) = (self.router.retry_topics_text(group), &self.router.names);
         let dead_letter_topic = self.router.names.dead_letter_topic(group);
         let seen = seen.unwrap_or_else(MembershipView::empty);
         let states = retries.map(|known| states(&self.router, known)).unwrap_or_default();
@@ -389,10 +389,16 @@ impl AdminSource {
         if readers.len() > 1 {
             view.advice.push(format!(
                 "members read {retry_topic} beside unlike topics ({}): a retry may reach one that \
-                 does not read its topic. Give each listener a group id of its own, or each the \
-                 handlers of all topics",
+                 does not read its topic. Let each listener read the retry topics of its own \
+                 topics, or give each the handlers of all",
                 list_readers(&readers)
             ));
+        }
+        if let Some(known) = retries.filter(|_| self.router.is_retry_read(group)) {
+            for (source, count) in &known.unread {
+                let topic = names.retry_topic(&names.pair(group, source.as_ref()));
+                view.advise_reader(*count, topic.as_str());
+            }
         }
         let disconnected = self.router.disconnected_members(group);
         for mut member in seen.members {

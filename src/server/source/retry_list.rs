@@ -4,10 +4,10 @@ use crate::admin::RetryView;
 use crate::model::WallMs;
 use crate::retry::{Disposition, Entry, RetryState};
 
-pub(super) fn retry_view(entry: &Entry, (taker, now): (bool, WallMs)) -> RetryView {
+pub(super) fn retry_view(entry: &Entry, (is_read, now): (bool, WallMs)) -> RetryView {
     let (state, level) = match entry.state {
         RetryState::Waiting { due, level, .. } if due > now => ("waiting", level),
-        RetryState::Waiting { level, .. } if taker => ("ready", level),
+        RetryState::Waiting { level, .. } if is_read => ("ready", level),
         RetryState::Waiting { level, .. } => ("parked", level),
         RetryState::Released { .. } => ("inflight", entry.last_level),
         RetryState::Held { .. } => ("held", None),

@@ -2,7 +2,7 @@
 
 use crate::admin::{RetryRecord, RetryView, Unavailable};
 use crate::engine::EngineError;
-use crate::model::{EntryId, GroupId, WallMs};
+use crate::model::{EntryId, GroupId, RetryPair, TopicName, WallMs};
 use crate::retry::Entry;
 use crate::server::source::AdminSource;
 use crate::server::source::dead_letter_reads::headers;
@@ -62,7 +62,12 @@ impl AdminSource {
 
     fn retry_views(&self, group: &GroupId, entries: &[Entry]) -> Vec<RetryView> {
         let now = self.router.clock.now().wall;
-        let has_taker = self.router.is_retry_read(group);
-        entries.iter().map(|entry| retry_view(entry, (has_taker, now))).collect()
+        let (read, names) = (self.router.retry_topics_read(group), &self.router.names);
+        let shared = read.contains(&RetryPair::of_group(group));
+        let is_read = |source: Option<&TopicName>| match source {
+            Some(_) => shared || read.contains(&names.pair(group, source)),
+            None => !read.is_empty(),
+        };
+        entries.iter().map(|entry| retry_view(entry, (is_read(entry.source()), now))).collect()
     }
 }

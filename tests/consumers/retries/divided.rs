@@ -103,8 +103,14 @@ fn retries_without_a_reader_do_not_hold_up_others() {
     }
     nack(&mut payments, RETRY_OF_PAYMENTS, "payments-0@0");
     assert_eq!(retries(&mut payments, RETRY_OF_PAYMENTS, 0).len(), 1);
-    assert_eq!(server.pending("shop").len(), 6);
     let topic = "reprise.retry.shop--refunds";
+    let says = format!("5 failed records wait: {topic} has no reader");
+    until("it is told", || {
+        let group = server.json("/api/v1/groups/shop");
+        group["advice"].to_string().contains(&says) && group["parked"] == 5
+    });
+    let parked = server.pending("shop").into_iter().filter(|one| one["state"] == "parked");
+    assert_eq!(parked.count(), 5);
     assert_eq!(retries(&mut payments, topic, 0).len(), 5, "nobody subscribes, and one reads");
 }
 
