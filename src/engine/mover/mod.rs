@@ -146,8 +146,6 @@ pub(super) struct GroupTopics {
     topics: Vec<RetryTopic>,
     /// Retries that are on their way into the cluster behind.
     sent: BTreeMap<EntryId, RetryPartition>,
-    /// The group's last commit that was seen here.
-    committed_at: Option<MonoMs>,
     /// Number of released records without a key.
     turn: i64,
     scan: Scan,
@@ -165,6 +163,8 @@ pub(super) struct RetryTopic {
     name: TopicName,
     source: Option<TopicName>,
     partitions: Vec<ReleasePartition>,
+    /// The group's last commit here that was seen.
+    committed_at: Option<MonoMs>,
     /// Somebody reads the topic, as of the running slice.
     is_read: bool,
 }
@@ -200,7 +200,6 @@ impl GroupTopics {
             place,
             topics: Vec::new(),
             sent: BTreeMap::new(),
-            committed_at: None,
             turn: 0,
             scan: Scan::default(),
             passing: UnreadSources::new(),
@@ -216,15 +215,17 @@ impl GroupTopics {
         partitions: &[RetryPartitionLog],
     ) {
         let known = self.topics.iter().position(|topic| topic.source.as_ref() == source);
-        let before = known.map(|index| self.topics.swap_remove(index).partitions);
-        let mut before = before.unwrap_or_default().into_iter().peekable();
+        let before = known.map(|index| self.topics.swap_remove(index));
+        let committed_at = before.as_ref().and_then(|before| before.committed_at);
+        let before = before.map(|before| before.partitions).unwrap_or_default();
+        let mut before = before.into_iter().peekable();
         let partition = |of: &RetryPartitionLog| {
             let same = before.next_if(|known| known.stream == of.stream);
             same.unwrap_or_else(|| ReleasePartition::new(*of))
         };
         let partitions = partitions.iter().map(partition).collect();
         let source = source.cloned();
-        self.topics.push(RetryTopic { name, source, partitions, is_read: false });
+        self.topics.push(RetryTopic { name, source, partitions, committed_at, is_read: false });
         self.scan.forget_places();
     }
 
@@ -300,8 +301,10 @@ impl GroupTopics {
 
     /// The group committed past `count` retries, up to this delivery.
     fn committed(&mut self, up_to: RetryPlace, count: usize, now: MonoMs) {
-        self.committed_at = Some(now);
-        if let Some(of) = self.partition_mut(up_to.partition) {
+        let topic = self.topics.iter_mut().find(|topic| topic.has(up_to.partition));
+        let Some(topic) = topic else { return };
+        topic.committed_at = Some(now);
+        if let Some(of) = topic.partitions.get_mut(usize::from(up_to.partition.index)) {
             of.committed = up_to.offset;
             of.window.committed(now, up_to.offset, count);
         }

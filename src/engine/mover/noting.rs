@@ -9,7 +9,7 @@ use crate::engine::handle::Engine;
 use crate::engine::mover::release_queue::{ReleaseBatch, ReleaseOutcome};
 use crate::engine::mover::releasing::{FULL_MS, Slice, UNREAD_MS};
 use crate::engine::mover::scan::NextSlice;
-use crate::engine::mover::{Mover, RetryTopicPlace};
+use crate::engine::mover::{Mover, RetryTopic, RetryTopicPlace};
 use crate::model::{GroupId, Moment, Origin, RetryPair, RetryPartition};
 use crate::retry::{Entries, Fact, LedgerInput, Nack, NackTarget, StateKind};
 use crate::wire::batch::RawRecord;
@@ -63,13 +63,13 @@ impl Request for UnseenTopics {
             store.count_due(group, now.wall) > 0 || store.counts(group).of(StateKind::Inflight) > 0
         };
         let groups = driver.mover.groups.iter();
-        let unseen = groups.filter(|(group, topics)| {
-            let is_old = topics.committed_at.is_none_or(|at| now.mono.since(at) >= SEEN_MS);
-            topics.place == RetryTopicPlace::Behind && is_old && waits(group)
-        });
-        let pairs = unseen.flat_map(|(group, topics)| {
-            let sources = topics.topics.iter().map(|topic| topic.source.clone());
-            sources.map(|source| RetryPair { group: group.clone(), source })
+        let waiting = groups
+            .filter(|(group, topics)| topics.place == RetryTopicPlace::Behind && waits(group));
+        let is_old =
+            |topic: &&RetryTopic| topic.committed_at.is_none_or(|at| now.mono.since(at) >= SEEN_MS);
+        let pairs = waiting.flat_map(|(group, topics)| {
+            let unseen = topics.topics.iter().filter(is_old);
+            unseen.map(|topic| RetryPair { group: group.clone(), source: topic.source.clone() })
         });
         Ok(pairs.collect())
     }

@@ -47,14 +47,14 @@ pub(super) fn begin<'a>(
         Ok(request) => router.engine.said(request, Evidence::Nack),
         Err(outcome) => return done(outcome),
     };
-    let group = pair.group.clone();
+    let (pair, group) = (pair.clone(), pair.group.clone());
     for source in &sources {
         router.names.register(&router.pair_in_use(&group, source.as_ref()));
     }
     Box::pin(async move {
         match sent.await {
             Ok(_) => {
-                router.retries_began(&group, &sources);
+                router.retries_began(&pair, &sources);
                 ProduceOutcome::taken(0, 0)
             }
             Err(error) => {

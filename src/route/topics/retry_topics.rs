@@ -212,8 +212,12 @@ impl Router {
         if is_shared && !self.engine.serves_retry_topic(&own) { shared } else { own }
     }
 
-    /// Retries of these topics have begun: the retry topics of the group are made, or opened.
-    pub(in crate::route) fn retries_began(&self, group: &GroupId, sources: &RetrySources) {
+    /// Nacks produced to the retry topic of a pair have begun retries of these topics. The retry
+    /// topics are made, or opened.
+    pub(in crate::route) fn retries_began(&self, named: &RetryPair, sources: &RetrySources) {
+        let group = &named.group;
+        self.place_or_make(&self.names.retry_topic(named));
+        self.topics_behind.want(named);
         for source in sources {
             let pair = self.pair_in_use(group, source.as_ref());
             self.names.register(&pair);

@@ -141,3 +141,25 @@ fn a_record_without_an_origin_goes_where_it_was_produced() {
     });
     assert_eq!(ends, [0, 1]);
 }
+
+#[test]
+fn commits_of_one_retry_topic_hide_no_other() {
+    let mut house = House::new(0);
+    for of in [0, 1] {
+        let stream = house.stream(of).unwrap();
+        let log = RetryPartitionLog { stream, committed: 0 };
+        house.on().engine.serve_topic_behind(&pair(of), vec![log]);
+    }
+    house.step();
+    assert!(house.fail_of("orders", 0..1) && house.fail_of("payments", 0..1));
+    house.pass(5_000);
+    let unseen = |house: &mut House| {
+        let engine = house.on().engine.clone();
+        house.ask(async move { engine.topics_unseen().await }).unwrap()
+    };
+    assert_eq!(unseen(&mut house), [pair(0), pair(1)]);
+    let (engine, name) = (house.on().engine.clone(), TopicName::new("reprise.retry.shop--orders"));
+    let told = house.ask(async move { engine.origin_commits(&shop(), vec![(name, 0, 0)]).await });
+    assert!(told.unwrap().is_ok());
+    assert_eq!(unseen(&mut house), [pair(1)]);
+}
