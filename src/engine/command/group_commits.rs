@@ -48,7 +48,7 @@ impl Request for GroupCommits {
                     // Fetches of members that are connected elsewhere are not seen here.
                     let pair = driver.mover.pair_of(&self.group, &of.topic);
                     if let Some(pair) = pair {
-                        driver.readers.note_fetch(&pair, driver.clock.now().mono);
+                        driver.readers.note_fetch(pair, driver.clock.now().mono);
                     }
                 }
                 driver.commit_retries(&self.group, up_to)

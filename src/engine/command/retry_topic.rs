@@ -103,7 +103,7 @@ impl Request for RetryTopicUpdate {
         let groups = &mut driver.mover.groups;
         if !partitions.is_empty() {
             let topics = groups.entry(group.clone()).or_insert_with(|| GroupTopics::new(place));
-            topics.serve(name, source.as_ref(), &partitions);
+            topics.serve(name, &pair, &partitions);
             driver.skip_failed(&pair, &partitions);
         } else if let Some(topics) = groups.get_mut(&group) {
             topics.remove(source.as_ref());

@@ -161,7 +161,7 @@ pub(in crate::engine) type UnreadSources = BTreeMap<Option<TopicName>, u64>;
 #[derive(Debug)]
 pub(super) struct RetryTopic {
     name: TopicName,
-    source: Option<TopicName>,
+    pair: RetryPair,
     partitions: Vec<ReleasePartition>,
     /// The group's last commit here that was seen.
     committed_at: Option<MonoMs>,
@@ -207,14 +207,14 @@ impl GroupTopics {
         }
     }
 
-    /// The retry topic of `source` has these partitions now.
+    /// The retry topic of the pair has these partitions now.
     pub(super) fn serve(
         &mut self,
         name: TopicName,
-        source: Option<&TopicName>,
+        pair: &RetryPair,
         partitions: &[RetryPartitionLog],
     ) {
-        let known = self.topics.iter().position(|topic| topic.source.as_ref() == source);
+        let known = self.topics.iter().position(|topic| topic.pair == *pair);
         let before = known.map(|index| self.topics.swap_remove(index));
         let committed_at = before.as_ref().and_then(|before| before.committed_at);
         let before = before.map(|before| before.partitions).unwrap_or_default();
@@ -224,14 +224,14 @@ impl GroupTopics {
             same.unwrap_or_else(|| ReleasePartition::new(*of))
         };
         let partitions = partitions.iter().map(partition).collect();
-        let source = source.cloned();
-        self.topics.push(RetryTopic { name, source, partitions, committed_at, is_read: false });
+        let pair = pair.clone();
+        self.topics.push(RetryTopic { name, pair, partitions, committed_at, is_read: false });
         self.scan.forget_places();
     }
 
     /// The retry topic of `source` is no more.
     pub(super) fn remove(&mut self, source: Option<&TopicName>) {
-        self.topics.retain(|topic| topic.source.as_ref() != source);
+        self.topics.retain(|topic| topic.source() != source);
         self.scan.forget_places();
     }
 
@@ -246,7 +246,7 @@ impl GroupTopics {
 
     /// The streams of the retry topic of `source`.
     pub(super) fn streams(&self, source: Option<&TopicName>) -> Vec<u32> {
-        let topics = self.topics.iter().filter(|topic| topic.source.as_ref() == source);
+        let topics = self.topics.iter().filter(|topic| topic.source() == source);
         topics.flat_map(|topic| &topic.partitions).map(|of| of.stream.0).collect()
     }
 
@@ -265,7 +265,7 @@ impl GroupTopics {
 
     /// Whether a topic has a retry topic of its own.
     fn is_divided(&self) -> bool {
-        self.topics.iter().any(|topic| topic.source.is_some())
+        self.topics.iter().any(|topic| topic.source().is_some())
     }
 
     /// The index of the retry topic that is read and has the retries of `source`. One of the whole
@@ -273,7 +273,7 @@ impl GroupTopics {
     /// to any.
     fn index_for(&self, source: Option<&TopicName>) -> Option<usize> {
         let of = |source: Option<&TopicName>| {
-            let is_it = |topic: &RetryTopic| topic.is_read && topic.source.as_ref() == source;
+            let is_it = |topic: &RetryTopic| topic.is_read && topic.source() == source;
             self.topics.iter().position(is_it)
         };
         let any = || self.topics.iter().position(|topic| topic.is_read && source.is_none());
@@ -288,8 +288,12 @@ impl GroupTopics {
         self.topic_of(of)?.partitions.get(usize::from(of.index))
     }
 
+    fn topic_of_mut(&mut self, of: RetryPartition) -> Option<&mut RetryTopic> {
+        self.topics.iter_mut().find(|topic| topic.has(of))
+    }
+
     fn partition_mut(&mut self, of: RetryPartition) -> Option<&mut ReleasePartition> {
-        let topic = self.topics.iter_mut().find(|topic| topic.has(of))?;
+        let topic = self.topic_of_mut(of)?;
         topic.partitions.get_mut(usize::from(of.index))
     }
 
@@ -301,8 +305,7 @@ impl GroupTopics {
 
     /// The group committed past `count` retries, up to this delivery.
     fn committed(&mut self, up_to: RetryPlace, count: usize, now: MonoMs) {
-        let topic = self.topics.iter_mut().find(|topic| topic.has(up_to.partition));
-        let Some(topic) = topic else { return };
+        let Some(topic) = self.topic_of_mut(up_to.partition) else { return };
         topic.committed_at = Some(now);
         if let Some(of) = topic.partitions.get_mut(usize::from(up_to.partition.index)) {
             of.committed = up_to.offset;
@@ -323,6 +326,11 @@ impl GroupTopics {
 }
 
 impl RetryTopic {
+    /// The topic whose retries the retry topic has.
+    fn source(&self) -> Option<&TopicName> {
+        self.pair.source.as_ref()
+    }
+
     fn has(&self, of: RetryPartition) -> bool {
         self.partition(of.index) == Some(of)
     }
@@ -330,7 +338,7 @@ impl RetryTopic {
     /// The partition by its index.
     fn partition(&self, index: u16) -> Option<RetryPartition> {
         let of = self.partitions.get(usize::from(index))?;
-        Some(RetryPartition { stream: of.stream.0, index, by_topic: self.source.is_some() })
+        Some(self.pair.partition(of.stream.0, index))
     }
 }
 
@@ -357,9 +365,9 @@ impl Mover {
     }
 
     /// The pair of the retry topic with that name.
-    pub(super) fn pair_of(&self, group: &GroupId, name: &TopicName) -> Option<RetryPair> {
+    pub(super) fn pair_of(&self, group: &GroupId, name: &TopicName) -> Option<&RetryPair> {
         let topic = self.groups.get(group)?.topics.iter().find(|topic| topic.name == *name)?;
-        Some(RetryPair { group: group.clone(), source: topic.source.clone() })
+        Some(&topic.pair)
     }
 
     /// Due retries of the group that the last pass has found without a reader.

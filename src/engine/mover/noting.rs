@@ -67,11 +67,8 @@ impl Request for UnseenTopics {
             .filter(|(group, topics)| topics.place == RetryTopicPlace::Behind && waits(group));
         let is_old =
             |topic: &&RetryTopic| topic.committed_at.is_none_or(|at| now.mono.since(at) >= SEEN_MS);
-        let pairs = waiting.flat_map(|(group, topics)| {
-            let unseen = topics.topics.iter().filter(is_old);
-            unseen.map(|topic| RetryPair { group: group.clone(), source: topic.source.clone() })
-        });
-        Ok(pairs.collect())
+        let unseen = waiting.flat_map(|(_, topics)| topics.topics.iter().filter(is_old));
+        Ok(unseen.map(|topic| topic.pair.clone()).collect())
     }
 }
 
@@ -120,18 +117,15 @@ impl Driver {
         let mut batches: BTreeMap<RetryPartition, ReleaseBatch> = BTreeMap::new();
         for (id, partition, record) in records {
             let Some(topics) = self.mover.groups.get_mut(group) else { return };
-            let Some(topic) = topics.topic_of(partition) else { continue };
-            let pair = RetryPair { group: group.clone(), source: topic.source.clone() };
-            let name = topic.name.clone();
+            let Some(of) = topics.partition_mut(partition) else { continue };
             let Some(entry) = self.ledger.released(id, partition.at(0)) else { continue };
             let headers = self.render.retry_headers(&entry);
-            if let Some(of) = topics.partition_mut(partition) {
-                of.is_sending = true;
-            }
+            of.is_sending = true;
             topics.sent.insert(id, partition);
+            let Some(topic) = topics.topic_of(partition) else { continue };
             let batch = batches.entry(partition).or_insert_with(|| ReleaseBatch {
-                pair,
-                topic: name,
+                pair: topic.pair.clone(),
+                topic: topic.name.clone(),
                 partition,
                 records: Vec::new(),
                 ids: Vec::new(),

@@ -154,11 +154,10 @@ impl Driver {
         let ledger = &self.ledger;
         let mut has_room = false;
         for topic in &mut topics.topics {
-            let pair = RetryPair { group: group.clone(), source: topic.source.clone() };
-            topic.is_read = self.readers.is_read(&pair, now);
+            topic.is_read = self.readers.is_read(&topic.pair, now);
             if topic.is_read && !has_room {
                 has_room = (0_u16..).zip(&mut topic.partitions).any(|(index, of)| {
-                    let known = pair.partition(of.stream.0, index);
+                    let known = topic.pair.partition(of.stream.0, index);
                     of.has_room(now, ledger.unread(group, known), 0)
                 });
             }
@@ -295,7 +294,7 @@ impl Driver {
             topic.partitions.iter().any(|of| self.journal.stream_bounds(of.stream).is_none())
         };
         let gone = topics.topics.iter().filter(|topic| is_gone(topic));
-        let gone: Vec<_> = gone.map(|topic| topic.source.clone()).collect();
+        let gone: Vec<_> = gone.map(|topic| topic.pair.source.clone()).collect();
         for source in &gone {
             topics.remove(source.as_ref());
         }

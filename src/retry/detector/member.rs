@@ -20,7 +20,7 @@ pub(in crate::retry) struct DetectedMember {
     pub(in crate::retry) since: MonoMs,
     /// Time of the last request.
     pub(in crate::retry) alive: MonoMs,
-    /// The retry topic that the member subscribes to.
+    /// The retry topics that the member subscribes to.
     pub(in crate::retry) retries: RetrySubscription,
     /// The record that is delivered now or next, while records are delivered one at a time.
     pub(in crate::retry) turn: Option<DeliveryRight>,

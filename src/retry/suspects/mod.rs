@@ -135,7 +135,7 @@ pub struct LostDelivery {
     /// Milliseconds from its first delivery to its last request.
     pub lived_ms: u64,
     pub end: LostMember,
-    /// The retry topic that the member subscribes to.
+    /// The retry topics that the member subscribes to.
     pub retries: RetrySubscription,
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
 use crate::group::GoneCause;
-use crate::model::{GroupId, MemberId, RetryPair, TopicName};
+use crate::model::{GroupId, MemberId, RetryPair};
 use crate::route::Router;
 
 /// The interval at which silent members of the cluster's groups are searched for.
@@ -91,9 +91,8 @@ impl Router {
     /// The number of members that subscribe to a retry topic of the group; in front of a cluster,
     /// those connected here.
     pub fn count_takers(&self, group: &GroupId) -> usize {
-        let takes =
-            |topics: &&Vec<TopicName>| self.names.retry_topics(group, topics).next().is_some();
-        self.subscriptions(group).iter().filter(takes).count()
+        let subscriptions = self.subscriptions(group);
+        subscriptions.iter().filter(|topics| self.names.reads_retries(group, topics)).count()
     }
 
     /// A member has left: without another subscriber nobody reads a retry topic. A reader without
@@ -102,7 +101,8 @@ impl Router {
         self.engine.no_retry_reader(group, &self.subscribed_pairs(group));
     }
 
-    fn subscribed_pairs(&self, group: &GroupId) -> BTreeSet<RetryPair> {
+    /// The owners of the group's retry topics to which a member subscribes.
+    pub(in crate::route) fn subscribed_pairs(&self, group: &GroupId) -> BTreeSet<RetryPair> {
         let subscriptions = self.subscriptions(group);
         let topics = subscriptions.iter().flat_map(|topics| self.names.retry_topics(group, topics));
         topics.map(|(_, pair)| pair).collect()

@@ -283,7 +283,7 @@ impl MembershipCache {
     }
 
     /// Members of a group that are connected elsewhere, from the last list that a leader here
-    /// received: the number of all, and of those that subscribe to `topic`.
+    /// received: the number of all, and of those whose topics it takes.
     pub fn elsewhere(
         &self,
         group: &GroupId,

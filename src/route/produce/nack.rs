@@ -162,16 +162,13 @@ fn nack(
         mark::NackedRecord::Origin(origin) => (name(router, group, origin.clone()), Some(origin)),
         mark::NackedRecord::None => (NackTarget::Nothing, None),
     };
-    let of = place.as_ref().and_then(|origin| router.retry_pair(&origin.topic));
-    let awaited = of.as_ref().filter(|_| named == NackTarget::NoDelivery);
-    if awaited.is_some_and(|of| router.awaits_retry_topic(of)) {
+    let awaited = place.as_ref().filter(|_| named == NackTarget::NoDelivery);
+    let awaited = awaited.and_then(|origin| router.retry_pair(&origin.topic));
+    if awaited.is_some_and(|of| router.awaits_retry_topic(&of)) {
         return Err(InvalidNack::Unread(UnreadReason::NoTopic));
     }
-    sources.insert(match (&place, of) {
-        (Some(_), Some(of)) => of.source,
-        (Some(origin), None) => Some(origin.topic.clone()),
-        (None, _) => pair.source.clone(),
-    });
+    let source = place.as_ref().map(|origin| router.source_of(&origin.topic));
+    sources.insert(source.unwrap_or_else(|| pair.source.clone()));
     let mut raw = record.into_raw();
     raw.headers = headers;
     let (bytes, stored) = match &named {

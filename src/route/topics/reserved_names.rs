@@ -81,13 +81,18 @@ impl Names {
     }
 
     /// The retry topics of the group in a subscription, each with the topic whose retries it has.
-    pub fn retry_topics<'a>(
+    pub(in crate::route) fn retry_topics<'a>(
         &self,
         group: &GroupId,
         topics: &'a [TopicName],
     ) -> impl Iterator<Item = (&'a TopicName, RetryPair)> {
         let own = |topic| Some((topic, self.retry_pair(topic)?));
         topics.iter().filter_map(own).filter(|(_, pair)| pair.group == *group)
+    }
+
+    /// Whether a subscription names a retry topic of the group.
+    pub fn reads_retries(&self, group: &GroupId, topics: &[TopicName]) -> bool {
+        self.retry_topics(group, topics).next().is_some()
     }
 
     pub fn dead_letter_topic(&self, group: &GroupId) -> TopicName {

@@ -54,9 +54,7 @@ impl Router {
         let now = self.clock.now().mono;
         let mut trimmed = Ok(());
         for topic in self.broker.topics.list() {
-            let Some(RetryPair { group, .. }) = self.pair_served_here(&topic.name) else {
-                continue;
-            };
+            let Some(group) = self.group_served_here(&topic.name) else { continue };
             for partition in &topic.partitions {
                 let index = partition.index;
                 let known = self.broker.offsets.committed(&group, &topic.name, index);
@@ -178,11 +176,9 @@ impl Router {
 
     /// The retry topics that members of the group read; without any, those that they have to.
     pub fn retry_topics(&self, group: &GroupId) -> BTreeSet<TopicName> {
-        let subscriptions = self.subscriptions(group);
-        let read = subscriptions.iter().flat_map(|topics| self.names.retry_topics(group, topics));
-        let read: BTreeSet<TopicName> = read.map(|(topic, _)| topic.clone()).collect();
+        let read = self.subscribed_pairs(group);
         if !read.is_empty() {
-            return read;
+            return read.iter().map(|pair| self.names.retry_topic(pair)).collect();
         }
         let name = |source| self.names.retry_topic(&self.names.pair(group, source));
         let sources = self.subscribed(group);

@@ -82,8 +82,11 @@ impl Router {
             return Ok(());
         }
         // The handler of the API reports a malformed request.
-        self.learn_subscription(head);
-        for name in named(head).unwrap_or_default() {
+        let names = named(head).unwrap_or_default();
+        if let Some(group) = joined(head) {
+            self.names.learn(&group, &names);
+        }
+        for name in names {
             if self.open_for(&name).is_none() && !self.may_open(conn, link, head, &name).await? {
                 continue;
             }
@@ -99,20 +102,6 @@ impl Router {
             }
         }
         Ok(())
-    }
-
-    /// Learns the owners of the retry topics to which a member subscribes.
-    fn learn_subscription(&self, head: &RequestHead) {
-        let group = match head.api {
-            Api::JoinGroup => decode::<JoinGroupRequest>(head).map(|asked| asked.group_id),
-            Api::ConsumerGroupHeartbeat => {
-                decode::<ConsumerGroupHeartbeatRequest>(head).map(|asked| asked.group_id)
-            }
-            _ => return,
-        };
-        if let (Ok(group), Ok(topics)) = (group, named(head)) {
-            self.names.learn(&group_of(&group), &topics);
-        }
     }
 
     /// Whether a client may have the topic made: topics are made with the sidecar's own rights.
@@ -331,6 +320,16 @@ impl Router {
         let committed = upstream.committed(links, of, (topic, count)).await?;
         Ok((self.topics_behind.number(topic, id), committed))
     }
+}
+
+/// The group whose member names its subscription in a request.
+fn joined(head: &RequestHead) -> Option<GroupId> {
+    let group = match head.api {
+        Api::JoinGroup => decode::<JoinGroupRequest>(head).ok()?.group_id,
+        Api::ConsumerGroupHeartbeat => decode::<ConsumerGroupHeartbeatRequest>(head).ok()?.group_id,
+        _ => return None,
+    };
+    Some(group_of(&group))
 }
 
 /// The topic names in a request of a naming API.

@@ -58,7 +58,7 @@ pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCoun
 /// Members of a group of the cluster that are connected elsewhere; `None`: no leader is connected
 /// here.
 pub(super) fn elsewhere(router: &Router, group: &GroupId) -> Option<ElsewhereView> {
-    let takes = |topics: &[TopicName]| takes_retries(router, group, topics);
+    let takes = |topics: &[TopicName]| router.names.reads_retries(group, topics);
     let (members, subscribed) = router.members.elsewhere(group, takes);
     (members > 0)
         .then(|| ElsewhereView { members: number(members), subscribed: number(subscribed) })
@@ -66,7 +66,7 @@ pub(super) fn elsewhere(router: &Router, group: &GroupId) -> Option<ElsewhereVie
 
 /// One group; `None` if no member ever joined.
 pub(super) fn seen(router: &Router, group: &GroupId) -> Option<MembershipView> {
-    let takes = |topics: &[TopicName]| takes_retries(router, group, topics);
+    let takes = |topics: &[TopicName]| router.names.reads_retries(group, topics);
     if let Some(seen) = router.broker.groups.describe(group) {
         return Some(MembershipView {
             kind: GroupKind::Classic,
@@ -119,11 +119,6 @@ fn of_cluster(
         protocol: None,
         members: members.into_iter().map(view).collect(),
     })
-}
-
-/// Whether a subscription names a retry topic of the group.
-fn takes_retries(router: &Router, group: &GroupId, topics: &[TopicName]) -> bool {
-    router.names.retry_topics(group, topics).next().is_some()
 }
 
 fn classic(member: MemberDescription, takes: impl Fn(&[TopicName]) -> bool) -> MemberView {
