@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) short: BTreeSet<i32>,
     /// Topics cannot be created.
     pub(crate) no_topics: bool,
+    /// Unknown topics that a Metadata request would have made by its name alone.
+    pub(crate) auto_made: BTreeSet<String>,
     /// Producer ids are refused.
     pub(crate) no_ids: bool,
     /// Errors of the next requests for a producer id.
@@ -174,7 +176,7 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
     let head = RequestHead::parse(&Bytes::copy_from_slice(&request.frame)).ok()?;
     let frame = match key {
         18 => encode(&head, &versions(&state)),
-        3 => encode(&head, &metadata(&state, &decode(&head).unwrap())),
+        3 => encode(&head, &metadata(&mut state, &decode(&head).unwrap())),
         12 => {
             let mut told = HeartbeatResponse::default();
             told.error_code = 25;
@@ -309,7 +311,7 @@ fn versions(state: &State) -> ApiVersionsResponse {
     answer
 }
 
-fn metadata(state: &State, asked: &MetadataRequest) -> MetadataResponse {
+fn metadata(state: &mut State, asked: &MetadataRequest) -> MetadataResponse {
     let mut answer = MetadataResponse::default();
     let addr = state.addr.unwrap();
     let nodes = if state.nodes.is_empty() { &[0][..] } else { &state.nodes };
@@ -325,7 +327,14 @@ fn metadata(state: &State, asked: &MetadataRequest) -> MetadataResponse {
         let mut topic = MetadataResponseTopic::default();
         topic.name.clone_from(&wanted.name);
         match state.topics.get(wanted.name.as_ref().unwrap().as_str()) {
-            None => topic.error_code = 3,
+            None => {
+                topic.error_code = 3;
+                if asked.allow_auto_topic_creation {
+                    state
+                        .auto_made
+                        .extend(wanted.name.as_ref().map(|name| name.as_str().to_owned()));
+                }
+            }
             Some(partitions) => {
                 let partition = |index| {
                     let mut partition = MetadataResponsePartition::default();

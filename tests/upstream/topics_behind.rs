@@ -1,10 +1,11 @@
 //! Retry topics that the cluster has: a due retry is one of its records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::messages::CreatePartitionsRequest;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 
+use crate::kafka::{Kafka, State};
 use crate::older::older;
 use crate::support::batch::{plain, unpack};
 use crate::support::client::s;
@@ -82,6 +83,18 @@ fn an_older_cluster_gets_a_topic_with_replicas() {
     let mut member = member(&server);
     assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("r")).error_code, 0);
     retries(&mut member, &mut BTreeMap::new(), 1);
+}
+
+#[test]
+fn a_cluster_never_makes_a_retry_topic_by_itself() {
+    let kafka = Kafka::start(State::default());
+    kafka.state().no_topics = true;
+    let server = Server::in_front_of(kafka.addr, "");
+    let mut client = server.client();
+    assert_eq!(client.metadata(9, &["orders", RETRY]).topics[1].error_code, 3);
+    assert!(kafka.state().auto_made.is_empty(), "its partitions would be the cluster's default");
+    client.metadata(9, &["orders"]);
+    assert_eq!(kafka.state().auto_made, BTreeSet::from(["orders".to_owned()]));
 }
 
 #[test]

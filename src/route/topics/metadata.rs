@@ -83,8 +83,13 @@ pub(in crate::route) async fn relayed(
     conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
-    request: MetadataRequest,
+    mut request: MetadataRequest,
 ) -> Result<MetadataResponse, UpstreamError> {
+    let is_unopened =
+        |name: &TopicName| router.names.is_ours(name) && router.open_for(name).is_none();
+    let mut names = request.topics.iter().flatten().filter_map(|topic| topic.name.as_ref());
+    // The cluster would make such a topic with its own number of partitions and settings.
+    request.allow_auto_topic_creation &= !names.any(|name| is_unopened(&topic_of(name)));
     let all = match &request.topics {
         None => true,
         Some(asked) => asked.is_empty() && head.version < NONE_IS_ALL_SINCE,
