@@ -16,6 +16,7 @@ use super::consumer::{ClientEvent, Consumer, Habits, Membership};
 use super::seen::Observations;
 use crate::rig::scene::Scene;
 
+/// Longest time without progress.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Interval of checks of the sidecar, much shorter than the time for which a suspect is held.
 const LOOK: Duration = Duration::from_millis(150);
@@ -294,13 +295,23 @@ impl<'a> Script<'a> {
 
     /// Receives events and checks the sidecar until `holds` is true.
     fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
-        let clock = Clock::start();
+        let (mut clock, mut progress) = (Clock::start(), self.progress());
         while !holds(self) {
             if clock.elapsed() > PATIENCE {
                 self.fail(&format!("still waiting until {what}"));
             }
             self.live(LOOK);
+            let now = self.progress();
+            if now > progress {
+                (clock, progress) = (Clock::start(), now);
+            }
         }
+    }
+
+    /// Number of handled records and committed offsets; `ends` bounds it.
+    fn progress(&self) -> i64 {
+        let handled: usize = self.handled.iter().map(BTreeSet::len).sum();
+        i64::try_from(handled).unwrap() + self.seen.committed.values().sum::<i64>()
     }
 
     /// Receives events and checks the sidecar for `max`.

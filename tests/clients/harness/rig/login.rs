@@ -77,7 +77,12 @@ impl Login {
     pub(crate) fn upstream(&self) -> String {
         let At::Cluster(dir) = &self.at else { return String::new() };
         let (ca, file) = (dir.join("ca.pem"), dir.join("password"));
-        fs::write(&file, PASSWORD).unwrap();
+        // Another sidecar may be about to read the file: it is written once, and moved into place.
+        if !file.exists() {
+            let unique = dir.join(format!("password-{:?}", std::thread::current().id()));
+            fs::write(&unique, PASSWORD).unwrap();
+            fs::rename(unique, &file).unwrap();
+        }
         let (ca, file) = (ca.display(), file.display());
         format!(
             ", tls: {{ca: '{ca}'}}, sasl: {{mechanism: PLAIN, username: {USER}, \
