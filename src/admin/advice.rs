@@ -20,14 +20,6 @@ impl GroupView {
         if !self.policy.keep_dead_letters {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
         }
-        if self.states.exported > 0 {
-            let records = if self.states.exported == 1 { "record is" } else { "records are" };
-            self.advice.push(format!(
-                "{} failed {records} set aside for another sidecar and delivered to nobody here: \
-                 `reprise retry export --end` when they are there, `--undo` to keep them",
-                self.states.exported
-            ));
-        }
         self.advice.extend(self.room());
         self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));
     }

@@ -52,7 +52,7 @@ pub use payload::concealment::Concealment;
 pub use payload::mask::Mask;
 pub use payload::percent::percent_encoded;
 pub use payload::portable::{
-    EntryImportOutcome, ExportCounts, Portable, PortableLetter, PortableLetters, PortableRecord,
+    EntryImportOutcome, Portable, PortableLetter, PortableLetters, PortableRecord,
 };
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
@@ -93,10 +93,7 @@ const ROUTES: &[&str] = &[
     "/api/v1/explain?group=",
     "/api/v1/explain?record=",
     "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
-    "/api/v1/retries/export?group=&topic=&reason=&state=&limit=&after=",
     "/api/v1/retries/fingerprints?group=&limit=",
-    "POST /api/v1/retries/export",
-    "POST /api/v1/retries/import",
     "POST /api/v1/retries/{now|delay|dead-letter}",
     "POST /api/v1/nack",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
@@ -156,9 +153,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/groups/{group}", get(api::group::<S>))
         .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
-        .route("/api/v1/retries/export", get(transfer::export::<S>).post(transfer::step::<S>))
         .route("/api/v1/retries/fingerprints", get(fingerprints::list_retries::<S>))
-        .route("/api/v1/retries/import", carrying(post(transfer::import::<S>)))
         .route(
             "/api/v1/nack",
             post(failed_records::nack::<S>)

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 
-use super::payload::portable::{EntryImportOutcome, ExportCounts, Portable, PortableLetters};
+use super::payload::portable::{EntryImportOutcome, Portable, PortableLetters};
 use super::views::action_request::{ActionReport, ActionRequest};
 use super::views::explanation::{GroupExplanation, RecordHistory, RuleView};
 use super::views::failed_record::{FailedRecord, FailedRefused, FailedTaken};
@@ -16,14 +16,13 @@ use super::views::{
 use crate::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use crate::model::Origin;
 use crate::observe::GroupGauges;
-use crate::retry::ExportStep;
 
 /// The component that has the answer does not respond, or has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// Reads the state of the sidecar; `nack`, `operate`, `start_job`, `change_job`, `export`, `import`
+/// Reads the state of the sidecar; `nack`, `operate`, `start_job`, `change_job`, `import`
 /// and `cancel_delayed` alone change it.
 ///
 /// Lists are read in pages: `after` is the last item of the page before. A page holds at most
@@ -144,15 +143,6 @@ pub trait Source: Send + Sync + 'static {
     /// The cluster id of this sidecar. With it, the id of an entry is unique among all sidecars.
     fn cluster_id(&self) -> String;
 
-    /// Entries of a group that wait or are set aside, with their bytes, by id, those after the id
-    /// `after`. Bounded in bytes as well.
-    fn portable(
-        &self,
-        group: &str,
-        after: Option<u64>,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<Portable>, Unavailable>> + Send;
-
     /// Dead letters of a group with their bytes, by offset, those after the offset `after`, among
     /// the next `limit` letters. Bounded in bytes as well.
     fn portable_letters(
@@ -162,16 +152,7 @@ pub trait Source: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<PortableLetters, Unavailable>> + Send;
 
-    /// Takes a step of moving entries to another sidecar; durable on return.
-    fn export(
-        &self,
-        step: ExportStep,
-        ids: Vec<u64>,
-        by: Operator,
-    ) -> impl Future<Output = Result<ExportCounts, Unavailable>> + Send;
-
-    /// Imports retries and dead letters of the sidecar `source`, one outcome each; durable on
-    /// return.
+    /// Imports dead letters of the sidecar `source`, one outcome each; durable on return.
     fn import(
         &self,
         source: String,

@@ -18,14 +18,12 @@ pub struct StateCounts {
     pub inflight: u64,
     /// Exhausted records that wait until the dead letters have room.
     pub held: u64,
-    /// Retries set aside for another sidecar.
-    pub exported: u64,
 }
 
 impl StateCounts {
     /// The sum of all states: records that would be lost with the sidecar's data.
     pub fn pending(&self) -> u64 {
-        self.waiting + self.ready + self.parked + self.inflight + self.held + self.exported
+        self.waiting + self.ready + self.parked + self.inflight + self.held
     }
 
     /// Retries that wait for their due time or for a member.
@@ -42,7 +40,6 @@ impl Sum for StateCounts {
             parked: sum.parked + one.parked,
             inflight: sum.inflight + one.inflight,
             held: sum.held + one.held,
-            exported: sum.exported + one.exported,
         })
     }
 }

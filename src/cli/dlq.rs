@@ -15,7 +15,7 @@ use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
 use super::sidecars::pages::{List, Listing};
 use super::transfer::import::{self, ImportArgs};
-use super::transfer::{ExportFilter, ExportKind, ExportQuery};
+use super::transfer::{ExportFilter, ExportQuery};
 use crate::admin::percent_encoded;
 
 const COLUMNS: [Column; 8] = [
@@ -126,8 +126,7 @@ pub(super) struct ExportLettersArgs {
 
 impl ExportLettersArgs {
     fn run(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
-        let (at, kind) = (&self.at, ExportKind::DeadLetters);
-        let query = ExportQuery { at, kind, filter: &self.filter, state: None };
+        let query = ExportQuery { at: &self.at, filter: &self.filter };
         query.save(self.out.as_deref(), out)
     }
 }
@@ -189,7 +188,7 @@ pub(super) fn run(
             args.run((path, &KINDS, "-letters"), screen, out)
         }
         DlqCommand::Export(args) => args.run(out),
-        DlqCommand::Import(args) => import::run(args, ExportKind::DeadLetters, out),
+        DlqCommand::Import(args) => import::run(args),
         DlqCommand::Redrive(args) => args.run(REDRIVE, out),
         DlqCommand::Discard(args) => args.run("discard", DISCARD, Vec::new(), out),
         DlqCommand::Restore(args) => args.run(RESTORE, &[], out),

@@ -160,15 +160,13 @@ fn lines(group: &Value) -> Vec<String> {
         ),
         format!("breaker       {}", defused(&cell(group, "breaker"))),
         format!(
-            "retries       {} pending: {} waiting, {} ready, {} parked, {} in flight, {} held, \
-             {} exported",
+            "retries       {} pending: {} waiting, {} ready, {} parked, {} in flight, {} held",
             cell(group, "pending"),
             cell(group, "waiting"),
             cell(group, "ready"),
             cell(group, "parked"),
             cell(group, "inflight"),
-            cell(group, "held"),
-            cell(group, "exported")
+            cell(group, "held")
         ),
     ];
     for level in items(group, "levels") {

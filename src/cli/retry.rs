@@ -1,4 +1,4 @@
-//! `retry list`, `retry show`, `retry export`, `retry import`, and the actions on retries.
+//! `retry list`, `retry show`, and the actions on retries.
 
 use std::io::Write;
 
@@ -13,14 +13,11 @@ use super::output::show::{Column, Filter, ReadArgs, cell, field, state, time};
 use super::output::table::Cell;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, Listing};
-use super::transfer::ExportKind;
-use super::transfer::export::{self, ExportArgs};
-use super::transfer::import::{self, ImportArgs};
 use crate::admin::percent_encoded;
 use crate::config::{ms, parse_duration};
 
 /// The values of `--state`.
-const STATES: [&str; 6] = ["waiting", "ready", "inflight", "parked", "held", "exported"];
+const STATES: [&str; 5] = ["waiting", "ready", "inflight", "parked", "held"];
 
 const COLUMNS: [Column; 9] = [
     ("GROUP", |v| field(v, "group")),
@@ -45,10 +42,6 @@ pub(super) enum RetryCommand {
     GroupBy(GroupByArgs),
     /// The history of one record, from the log, oldest first.
     Show(RetryShowArgs),
-    /// Write what waits, records included, as JSON lines; and take it off a sidecar that goes.
-    Export(ExportArgs),
-    /// Bring what another sidecar has exported; counts and due times are kept.
-    Import(ImportArgs),
     /// Deliver retries now.
     Now(ActionArgs),
     /// Set the time of retries.
@@ -146,8 +139,6 @@ pub(super) fn run(
             return args.run((path, &KINDS, "-retries"), screen, out);
         }
         RetryCommand::Show(args) => return args.run(out),
-        RetryCommand::Export(args) => return export::run(args, out),
-        RetryCommand::Import(args) => return import::run(args, ExportKind::Retries, out),
         RetryCommand::Now(args) => return args.run(NOW, &[], out),
         RetryCommand::Delay(args) => return args.run(out),
         RetryCommand::Kill(args) => return args.run(KILL, &[], out),

@@ -29,7 +29,7 @@ const READ_BYTES: usize = 1 << 20;
 pub struct AuditRecord {
     pub at: WallMs,
     pub by: Operator,
-    /// `Action::as_str`, `import`, `export`, `export_end` or `export_undo`.
+    /// `Action::as_str` or `import`.
     pub action: String,
     /// The group of the entries.
     pub group: GroupId,

@@ -64,7 +64,7 @@ fn settles(entry: &Entry, evidence: Evidence) -> bool {
             | Evidence::LetterDeleted
             | Evidence::Imported
     );
-    entry.is_settled() && !is_note && evidence != Evidence::ExportEnded
+    entry.is_settled() && !is_note
 }
 
 /// Exact delays and back-offs count as level 0.

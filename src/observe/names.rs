@@ -115,8 +115,6 @@ metrics! {
         "Due retries of a group without a live subscriber to the retry topic";
     RECORDS_HELD Gauge "reprise_records_held" ["group"]
         "Exhausted records held until the dead letters have room";
-    RECORDS_EXPORTED Gauge "reprise_records_exported" ["group"]
-        "Retries set aside for another sidecar";
     RECORDS_STALLED Gauge "reprise_stalled_records" ["group"]
         "First outstanding records of partitions, not committed for the consume timeout";
     RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]

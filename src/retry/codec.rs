@@ -3,7 +3,7 @@
 use crate::retry::Fact;
 
 /// The version byte of a fact.
-const FACT_VERSION: u8 = 9;
+const FACT_VERSION: u8 = 10;
 /// Capacity hint: most facts are no longer.
 const USUAL_BYTES: usize = 192;
 
@@ -78,7 +78,6 @@ mod tests {
             RetryState::Dead { at: AT },
             RetryState::Discarded { at: AT },
             RetryState::Held { since, disposition: Disposition::MaxAttempts, charged: true },
-            RetryState::Exported { since, due, delay_ms, level },
             RetryState::Discarding { since, died: WallMs(1) },
         ]
     }

@@ -76,8 +76,7 @@ pub enum RetryState {
     Dead {
         at: WallMs,
     },
-    /// Exhausted in a group that keeps no dead letters, or moved to another sidecar, or discarded
-    /// by an operator.
+    /// Exhausted in a group that keeps no dead letters, or discarded by an operator.
     Discarded {
         at: WallMs,
     },
@@ -90,18 +89,6 @@ pub enum RetryState {
         disposition: Disposition,
         /// The transition to a dead letter charges one more failure.
         charged: bool,
-    },
-    /// Set aside for another sidecar. Not delivered here until an operator ends or undoes the
-    /// export.
-    Exported {
-        /// Time of the export.
-        since: WallMs,
-        /// Earliest time of delivery, in the other sidecar or, after an undo, here.
-        due: WallMs,
-        /// The delay that led to `due`, in milliseconds.
-        delay_ms: u64,
-        /// Level in the delay table, as in [`RetryState::Waiting`].
-        level: Option<u32>,
     },
     /// A discarded dead letter that an operator can still restore.
     Discarding {
@@ -129,7 +116,6 @@ pub enum StateKind {
     Dead,
     Discarded,
     Held,
-    Exported,
 }
 
 impl RetryState {
@@ -141,7 +127,6 @@ impl RetryState {
             Self::Dead { .. } => StateKind::Dead,
             Self::Discarded { .. } | Self::Discarding { .. } => StateKind::Discarded,
             Self::Held { .. } => StateKind::Held,
-            Self::Exported { .. } => StateKind::Exported,
         }
     }
 }

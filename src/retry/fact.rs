@@ -78,9 +78,6 @@ evidence! {
     DeadLetterGone "dead_letter_gone" "the dead letter was deleted";
     Rescheduled "rescheduled" "the clock or the delay table was changed";
     HeldEnded "held_ended" "there is room for it among the dead letters again";
-    Exported "exported" "set aside for another sidecar";
-    ExportEnded "export_ended" "another sidecar has it";
-    ExportUndone "export_undone" "given back by an operator";
     Imported "imported" "brought from another sidecar";
     SeekBack "seek_back" "its member asked for it again";
     CommitMarker "commit_marker" "a commit's metadata says that it failed";

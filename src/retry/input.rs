@@ -135,13 +135,7 @@ pub enum LedgerInput {
         /// Bytes, counted like the quota.
         bytes: u64,
     },
-    /// An operator exports entries to another sidecar. Answered by `LedgerAnswer::Exported`.
-    Export {
-        step: ExportStep,
-        /// Entries of any groups.
-        ids: Vec<EntryId>,
-    },
-    /// An operator imports entries from another sidecar. Answered by `LedgerAnswer::Imported`.
+    /// An operator imports dead letters of another sidecar. Answered by `LedgerAnswer::Imported`.
     Import {
         group: GroupId,
         /// In the order of their bytes.
@@ -188,32 +182,15 @@ pub enum DelayEnd {
     At(WallMs),
 }
 
-/// One step of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExportStep {
-    /// Waiting entries are set aside: no member of this sidecar receives them.
-    Begin,
-    /// The other sidecar has the entries: they are discarded here.
-    End,
-    /// The entries wait here again.
-    Undo,
-}
-
-/// A waiting entry or a dead letter of another sidecar, without its bytes.
+/// A dead letter of another sidecar, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     /// Topic, partition and offset as produced.
     pub origin: Option<Origin>,
     /// The group's committed offset is past the origin.
     pub passed: bool,
-    /// Time at which it became a dead letter; `None`: it waits.
-    pub died: Option<WallMs>,
-    /// Earliest time of delivery. Not used for a dead letter, like `delay_ms` and `level`.
-    pub due: WallMs,
-    /// The delay that led to `due`, in milliseconds.
-    pub delay_ms: u64,
-    /// Level in the delay table; `None` for an exact delay or a back-off.
-    pub level: Option<u32>,
+    /// Time at which it became a dead letter.
+    pub died: WallMs,
     /// Redrives of the dead letter so far.
     pub redrives: u32,
     pub reconsume_times: u32,

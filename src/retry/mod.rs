@@ -10,8 +10,7 @@
 //!     ▲                     │ failed
 //!     │ due                 ▼
 //!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
-//!                           ├─── no room for dead letters ──▶ Held ──▲ room
-//!                           └─── an operator ──▶ Exported ──▶ Discarded, or back
+//!                           └─── no room for dead letters ──▶ Held ──▲ room
 //! ```
 //! **Bounds.** Ids and sequences count up from the first start and cannot reach 2^64. Failures end
 //! at a limit of the policy; without a limit they saturate, as the delay does at its maximum. A
@@ -48,7 +47,7 @@ pub use disposition::{Disposition, FailureHistory};
 pub use entry::{Entry, RetryState, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use glob::glob;
-pub use input::{Action, DelayEnd, ExportStep, Import, LedgerInput};
+pub use input::{Action, DelayEnd, Import, LedgerInput};
 pub use ladder::{Delays, Ladder, TopicRule};
 pub use ledger::{
     Entries, EntryCounts, Ledger, LedgerSnapshot, Marks, NackVerdict, NamedBy, RESTORE_MS,
@@ -59,8 +58,7 @@ pub use level::{
 };
 pub use nack::{Bytes, CopiedDelivery, Nack, NackTarget, Reporter, RequestedDelay};
 pub use output::{
-    ActionOutcome, BadImport, BadNack, ExportOutcome, ImportOutcome, LedgerAnswer, LedgerOutput,
-    NackOutcome,
+    ActionOutcome, BadImport, BadNack, ImportOutcome, LedgerAnswer, LedgerOutput, NackOutcome,
 };
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,

@@ -29,8 +29,6 @@ pub enum LedgerAnswer {
     /// One for each named record, in order: whether it was waiting.
     Cancelled(Vec<bool>),
     /// One outcome each, in order.
-    Exported(Vec<ExportOutcome>),
-    /// One outcome each, in order.
     Imported(Vec<ImportOutcome>),
     /// One outcome each, in order.
     Operated(Vec<ActionOutcome>),
@@ -48,17 +46,8 @@ pub enum ActionOutcome {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExportOutcome {
-    Done,
-    /// The entry was in the requested state before.
-    Already,
-    /// The entry is not in a state from which the step begins; unchanged.
-    Left,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// The entry is a waiting retry or a dead letter here.
+    /// The entry is a dead letter here.
     Imported {
         /// The id of the entry in this sidecar.
         id: EntryId,
@@ -71,12 +60,6 @@ pub enum ImportOutcome {
 /// Reasons to refuse an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadImport {
-    /// Without a retry topic the record would never be delivered.
-    #[error("the group has no retry topic here (delivery: off)")]
-    RetriesOff,
-    #[error("its delay is longer than 366 days")]
-    DelayTooLong,
-    /// A dead letter for a group that keeps none.
     #[error("the group keeps no dead letters here (dead_letters.keep: false)")]
     KeepsNone,
     /// The dead-letter quota of the group is used up.

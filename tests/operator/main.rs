@@ -13,8 +13,7 @@ mod demo;
 #[path = "../support/example.rs"]
 mod example;
 mod jobs;
-mod moving;
-mod moving_letters;
+mod letter_transfer;
 mod operate;
 mod page;
 mod readme;

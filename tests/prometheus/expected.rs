@@ -40,13 +40,11 @@ pub(crate) const EXACT: &[Exact] = &[
     stat("Redelivered since start", 5.0),
     stat("Acknowledged since start", 2.0),
     stat("Recovered since start", 2.0),
-    stat("Exported", 0.0),
     shop("Failed records by state", 0, 1.0),
     shop("Failed records by state", 1, 0.0),
     shop("Failed records by state", 2, 0.0),
     shop("Failed records by state", 3, 2.0),
     shop("Failed records by state", 4, 0.0),
-    shop("Failed records by state", 5, 0.0),
     Exact {
         panel: "Waiting or due, by level",
         query: 0,

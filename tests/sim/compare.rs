@@ -22,7 +22,6 @@ impl Model {
                 RetryState::Discarded { at } => ModelState::Discarded(at.0),
                 RetryState::Discarding { .. } => return Some(format!("entry {id} is discarded")),
                 RetryState::Held { since, charged, .. } => ModelState::Held(since.0, charged),
-                RetryState::Exported { .. } => return Some(format!("entry {id} is set aside")),
             };
             let found = Record {
                 group: entry.group.clone(),

@@ -64,10 +64,7 @@ pub fn batch(group: &GroupId, letters: &[Letter]) -> ImportBatch {
         import: Import {
             origin: letter.origin.clone(),
             passed: letter.passed,
-            died: Some(WallMs(letter.died)),
-            due: WallMs(letter.died),
-            delay_ms: 0,
-            level: None,
+            died: WallMs(letter.died),
             redrives: 0,
             reconsume_times: letter.count,
             max_reconsume_times: letter.count,

@@ -164,8 +164,12 @@ impl House {
         let live = 8 << 10;
         assert!(stats.bytes <= 2 * live + 2 * SEGMENT_BYTES, "{what}: {stats:?}");
         let engine = self.engine.clone();
-        let waiting = self.ask(engine.portable(&shop(), None, usize::MAX, u64::MAX)).unwrap();
+        let waiting = self.ask(engine.due_page(&shop(), None, usize::MAX)).unwrap();
         assert_eq!(waiting.len(), WAITING, "{what}");
+        for entry in waiting {
+            let record = self.ask(engine.entry_record(&shop(), entry.id)).unwrap();
+            assert!(record.is_some(), "{what}");
+        }
     }
 }
 

@@ -114,7 +114,6 @@ fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
         ("parked", states.parked),
         ("in flight", states.inflight),
         ("held", states.held),
-        ("set aside", states.exported),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }

@@ -1,4 +1,4 @@
-//! An entry with its bytes, as it travels from one sidecar to another: a line of JSON.
+//! A dead letter with its bytes, as it travels from one sidecar to another: a line of JSON.
 //!
 //! **Invariant:** key, value and headers come back byte for byte: duplicate header keys, keys that
 //! are not UTF-8, nulls and order included.
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::base64::Base64;
 use crate::retry::Disposition;
 
-/// A failed record with all its data: a retry that waits, or a dead letter.
+/// A dead letter with all its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portable {
@@ -17,19 +17,9 @@ pub struct Portable {
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; `null` when it has none.
     pub origin: Option<String>,
-    /// `waiting`, `exported` (set aside) or `dead-letter`.
-    pub state: String,
     /// The group's committed offset has passed the origin.
     pub passed: bool,
-    /// The due time, Unix ms; absent for a dead letter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub due_ms: Option<i64>,
-    /// The delay that led to this due time.
-    pub delay_ms: u64,
-    /// Level in the delay table; `null` for exact delays and back-offs.
-    pub level: Option<u32>,
-    /// Redrives of the record. Builds before refuse this field, so 0 is left out.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// Redrives of the record.
     pub redrives: u32,
     /// Failures charged so far.
     pub reconsume_times: u32,
@@ -41,15 +31,14 @@ pub struct Portable {
     pub first_failed_ms: Option<i64>,
     /// Last failure, Unix ms.
     pub last_failed_ms: Option<i64>,
-    /// The cause of the retry or the dead letter.
+    /// The cause of the dead letter.
     pub disposition: Option<Disposition>,
     /// The text the application gave.
     pub reason: Option<String>,
     /// The last failures, latest last: Unix ms and cause.
     pub history: Vec<(i64, Disposition)>,
-    /// The place among the dead letters; absent for an entry that waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub letter: Option<PortableLetter>,
+    /// The place among the dead letters.
+    pub letter: PortableLetter,
     /// The record as produced, without the headers that reprise adds.
     pub record: PortableRecord,
 }
@@ -76,11 +65,6 @@ pub struct PortableLetters {
     pub next: Option<i64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
 /// A record, exact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,22 +80,11 @@ pub struct PortableRecord {
     pub headers: Vec<(Base64, Option<Base64>)>,
 }
 
-/// The outcome of a step of an export.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ExportCounts {
-    /// Entries that this request has changed.
-    pub done: u64,
-    /// Entries that an earlier request had changed.
-    pub already: u64,
-    /// Entries that are unchanged: they are not in the state that the step needs.
-    pub left: Vec<u64>,
-}
-
 /// The outcome of the import of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum EntryImportOutcome {
-    /// The entry waits here now, or is a dead letter here.
+    /// The entry is a dead letter here now.
     Imported,
     /// The entry was imported before.
     Known,

@@ -249,7 +249,7 @@ pub struct RetryView {
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
     pub origin: Option<String>,
-    /// `waiting`, `ready`, `inflight`, `parked`, `held` or `exported`.
+    /// `waiting`, `ready`, `inflight`, `parked` or `held`.
     pub state: String,
     /// Failures charged so far.
     pub reconsume_times: u32,

@@ -1,28 +1,20 @@
-//! `retry import` and `dlq import`: send the lines of an export to another sidecar. For retries
-//! they write a receipt, which `retry export --end` reads.
-//!
-//! ```text
-//! {"reprise_import":1,"source":"<cluster id>","target":"<cluster id>"}
-//! {"id":7,"outcome":"imported"}        or known, or refused with why
-//! ```
+//! `dlq import`: sends the lines of an export to another sidecar.
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{ENTRIES_MAX, ExportKind, VERSION, next_line};
+use super::{ENTRIES_MAX, entry_of, next_line, source_of};
 use crate::admin::Portable;
 use crate::cli::exit::{CommandFailure, Exit, complain};
 use crate::cli::output::progress_bar::{self, ProgressBar};
 use crate::cli::output::show::cell;
 use crate::cli::sidecars::AdminAt;
 
-/// The key of a receipt's first line.
-pub(super) const RECEIPT: &str = "reprise_import";
 /// Bytes of lines sent at once, unless one line is longer.
 const BYTES_MAX: usize = 8 << 20;
 
@@ -40,15 +32,9 @@ pub(in crate::cli) struct ImportArgs {
     at: AdminAt,
 }
 
-pub(in crate::cli) fn run(
-    args: &ImportArgs,
-    kind: ExportKind,
-    out: &mut dyn Write,
-) -> Result<(), CommandFailure> {
+pub(in crate::cli) fn run(args: &ImportArgs) -> Result<(), CommandFailure> {
     let mut import = FileImport {
         args,
-        kind,
-        out,
         source: String::new(),
         batch: ImportLines::default(),
         totals: ImportTotals::default(),
@@ -87,8 +73,6 @@ struct ImportTotals {
 
 struct FileImport<'a> {
     args: &'a ImportArgs,
-    kind: ExportKind,
-    out: &'a mut dyn Write,
     source: String,
     batch: ImportLines,
     totals: ImportTotals,
@@ -113,7 +97,7 @@ impl FileImport<'_> {
             number += 1;
             self.bytes.0 += line.as_ref().map_or(0, |line| progress_bar::number(line.len()) + 1);
             if number == 1 {
-                let source = line.and_then(|line| self.kind.source(&line));
+                let source = line.and_then(|line| source_of(&line));
                 self.source =
                     source.map_err(|why| CommandFailure::new(Exit::Failed, self.says(1, &why)))?;
                 continue;
@@ -121,7 +105,7 @@ impl FileImport<'_> {
             if line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
                 continue;
             }
-            let entry = line.and_then(|line| Ok((line.len(), self.kind.entry(&line)?)));
+            let entry = line.and_then(|line| Ok((line.len(), entry_of(&line)?)));
             match entry {
                 Ok((bytes, entry)) => self.take(number, entry, bytes)?,
                 Err(why) => {
@@ -152,19 +136,17 @@ impl FileImport<'_> {
         Ok(())
     }
 
-    /// Sends the records that were read. The receipt of a batch is written before the next batch is
-    /// sent, so it is certain about what the importing sidecar has.
+    /// Sends the records that were read.
     fn send(&mut self) -> Result<(), CommandFailure> {
         let ImportLines { numbers, entries, .. } = std::mem::take(&mut self.batch);
         if entries.is_empty() {
             return Ok(());
         }
         self.show();
-        let body = json!({ "source": self.source, "entries": entries });
-        let body = with_reason(body, self.args.why.as_deref());
+        let body = json!({ "source": self.source, "entries": entries, "why": self.args.why });
         drop(entries);
         let mut answer =
-            self.args.at.post(&self.kind.path("import"), &body).map_err(|failure| {
+            self.args.at.post("/api/v1/dead-letters/import", &body).map_err(|failure| {
                 let imported = self.totals.imported;
                 if imported == 0 {
                     return failure;
@@ -176,12 +158,6 @@ impl FileImport<'_> {
                 );
                 CommandFailure::new(failure.exit, says)
             })?;
-        let has_receipt = self.kind == ExportKind::Retries;
-        if has_receipt && self.totals.outcomes() == 0 {
-            let target = answer.get("target").cloned().unwrap_or_default();
-            let head = json!({ RECEIPT: VERSION, "source": self.source, "target": target });
-            writeln!(self.out, "{head}")?;
-        }
         let Some(Value::Array(outcomes)) = answer.get_mut("outcomes").map(Value::take) else {
             return Err(CommandFailure::new(
                 Exit::Failed,
@@ -194,18 +170,13 @@ impl FileImport<'_> {
                 Some("known") => self.totals.known += 1,
                 _ => {
                     self.totals.refused += 1;
-                    if !has_receipt {
-                        self.progress.wipe();
-                        let why = format!("refused: {}", cell(&outcome, "why"));
-                        complain(&self.says(number, &why));
-                    }
+                    self.progress.wipe();
+                    let why = format!("refused: {}", cell(&outcome, "why"));
+                    complain(&self.says(number, &why));
                 }
             }
-            if has_receipt {
-                writeln!(self.out, "{outcome}")?;
-            }
         }
-        Ok(self.out.flush()?)
+        Ok(())
     }
 
     /// Shows the progress; a pipe has no length.
@@ -238,28 +209,10 @@ impl FileImport<'_> {
                 "{entries} of {groups} groups would be brought{cannot}; add --execute"
             ));
         }
-        match (self.kind, *damaged, *refused) {
-            (_, 0, 0) => Ok(()),
-            (_, 1.., _) => Err(CommandFailure::new(Exit::Partial, "")),
-            (ExportKind::Retries, 0, _) => {
-                let says = "the receipt says which were refused and why";
-                Err(CommandFailure::new(Exit::Refused, says))
-            }
-            (ExportKind::DeadLetters, 0, _) => Err(CommandFailure::new(Exit::Refused, "")),
+        match (*damaged, *refused) {
+            (0, 0) => Ok(()),
+            (1.., _) => Err(CommandFailure::new(Exit::Partial, "")),
+            (0, 1..) => Err(CommandFailure::new(Exit::Refused, "")),
         }
-    }
-}
-
-/// A request with the operator's reason. Builds before know no `why`.
-pub(super) fn with_reason(mut body: Value, why: Option<&str>) -> Value {
-    if let Some((fields, why)) = body.as_object_mut().zip(why) {
-        fields.insert("why".to_owned(), json!(why));
-    }
-    body
-}
-
-impl ImportTotals {
-    fn outcomes(&self) -> u64 {
-        self.imported + self.known + self.refused
     }
 }

@@ -1,12 +1,10 @@
-//! Files of exported records: a first line with their kind and their sidecar, then a record per
-//! line.
+//! Files of exported dead letters: a first line with their sidecar, then a record per line.
 //!
 //! ```text
-//! {"reprise_export":1,"kind":"dead-letters","source":"<cluster id>"}
+//! {"reprise_export":1,"source":"<cluster id>"}
 //! {"id":7,"group":"shop","origin":"orders-3@812",…,"record":{"key":"<base64>",…}}
 //! ```
 
-pub(super) mod export;
 pub(super) mod import;
 
 use std::fs::{self, File, OpenOptions};
@@ -31,100 +29,37 @@ pub(super) const ENTRIES_MAX: usize = 1000;
 /// Longest line in bytes: a request of the admin port must hold it.
 const LINE_BYTES_MAX: usize = (160 << 20) - (64 << 10);
 
-/// The kind of records in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExportKind {
-    Retries,
-    DeadLetters,
+/// The first line of a file.
+fn head(source: &Value) -> Value {
+    json!({ EXPORT: VERSION, "source": source })
 }
 
-impl ExportKind {
-    fn of_word(word: &str) -> Option<Self> {
-        [Self::Retries, Self::DeadLetters].into_iter().find(|kind| kind.word() == word)
-    }
-
-    /// The word in the first line and in the path of the admin API.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Retries => "retries",
-            Self::DeadLetters => "dead-letters",
+/// The id of the sidecar that exported a file, from its first line.
+fn source_of(line: &[u8]) -> Result<String, String> {
+    let first: Value = serde_json::from_slice(line).map_err(|_| "is no JSON".to_owned())?;
+    match first.get(EXPORT).and_then(Value::as_u64) {
+        Some(VERSION) => {}
+        Some(version) => {
+            return Err(format!(
+                "version {version} of an export; this build reads {VERSION}: use the newer build"
+            ));
         }
+        None => return Err("is no export; it is what `reprise dlq export` writes".to_owned()),
     }
+    let source = first.get("source").and_then(Value::as_str);
+    source.map(str::to_owned).ok_or_else(|| "names no source".to_owned())
+}
 
-    /// The name in messages.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Retries => "retries",
-            Self::DeadLetters => "dead letters",
+/// The record of a line.
+fn entry_of(line: &[u8]) -> Result<Portable, String> {
+    serde_json::from_slice(line).map_err(|error| {
+        if !error.is_data() {
+            return "is no JSON".to_owned();
         }
-    }
-
-    /// The command that has `export` and `import`.
-    fn command(self) -> &'static str {
-        match self {
-            Self::Retries => "reprise retry",
-            Self::DeadLetters => "reprise dlq",
-        }
-    }
-
-    pub(super) fn path(self, verb: &str) -> String {
-        format!("/api/v1/{}/{verb}", self.word())
-    }
-
-    fn of(entry: &Portable) -> Self {
-        if entry.letter.is_some() { Self::DeadLetters } else { Self::Retries }
-    }
-
-    /// The first line of a file.
-    fn head(self, source: &Value) -> Value {
-        json!({ EXPORT: VERSION, "kind": self.word(), "source": source })
-    }
-
-    /// The id of the sidecar that exported a file, from its first line.
-    pub(super) fn source(self, line: &[u8]) -> Result<String, String> {
-        let first: Value = serde_json::from_slice(line).map_err(|_| "is no JSON".to_owned())?;
-        match first.get(EXPORT).and_then(Value::as_u64) {
-            Some(VERSION) => {}
-            Some(version) => {
-                return Err(format!(
-                    "version {version} of an export; this build reads {VERSION}: use the newer \
-                     build"
-                ));
-            }
-            None => {
-                let command = self.command();
-                return Err(format!("is no export; it is what `{command} export` writes"));
-            }
-        }
-        let word = first.get("kind").and_then(Value::as_str).unwrap_or_default();
-        match Self::of_word(word) {
-            Some(kind) if kind == self => {}
-            Some(kind) => {
-                let (name, command) = (kind.name(), kind.command());
-                return Err(format!("is an export of {name}; `{command} import` takes it"));
-            }
-            None => return Err(format!("is an export of {word:?}, which this build cannot read")),
-        }
-        let source = first.get("source").and_then(Value::as_str);
-        source.map(str::to_owned).ok_or_else(|| "names no source".to_owned())
-    }
-
-    /// The record of a line.
-    pub(super) fn entry(self, line: &[u8]) -> Result<Portable, String> {
-        let entry: Portable = serde_json::from_slice(line).map_err(|error| {
-            if !error.is_data() {
-                return "is no JSON".to_owned();
-            }
-            let place = format!(" at line {} column {}", error.line(), error.column());
-            let says = error.to_string();
-            says.strip_suffix(&place).unwrap_or(&says).to_owned()
-        })?;
-        let kind = Self::of(&entry);
-        if kind != self {
-            return Err(format!("is one of {}, in a file of {}", kind.name(), self.name()));
-        }
-        Ok(entry)
-    }
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let says = error.to_string();
+        says.strip_suffix(&place).unwrap_or(&says).to_owned()
+    })
 }
 
 /// The next line without its line end; `None`: there are no more.
@@ -157,21 +92,10 @@ pub(super) struct ExportFilter {
     pub(super) reason: Option<String>,
 }
 
-impl ExportFilter {
-    /// The filter as parameters of a query.
-    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
-        let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
-        pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
-    }
-}
-
-/// An export of one kind from a sidecar.
+/// An export of the dead letters of a sidecar.
 pub(super) struct ExportQuery<'a> {
     pub(super) at: &'a AdminAt,
-    pub(super) kind: ExportKind,
     pub(super) filter: &'a ExportFilter,
-    /// The one state that is exported; absent: the default of the API.
-    pub(super) state: Option<&'static str>,
 }
 
 /// Records of an export, and those that are left out.
@@ -218,7 +142,7 @@ impl ExportQuery<'_> {
                 let Some(Value::Array(items)) = items else { break };
                 for item in items {
                     if totals.written == 0 {
-                        writeln!(out, "{}", self.kind.head(&source))?;
+                        writeln!(out, "{}", head(&source))?;
                     }
                     writeln!(out, "{item}")?;
                     totals.written += 1;
@@ -246,11 +170,10 @@ impl ExportQuery<'_> {
         let pairs = [
             ("topic", self.filter.topic.as_deref()),
             ("reason", self.filter.reason.as_deref()),
-            ("state", self.state),
             ("after", after),
         ];
-        let (path, group) = (self.kind.path("export"), percent_encoded(group));
-        let mut url = format!("{path}?limit={ENTRIES_MAX}&group={group}");
+        let group = percent_encoded(group);
+        let mut url = format!("/api/v1/dead-letters/export?limit={ENTRIES_MAX}&group={group}");
         for (name, value) in pairs {
             if let Some(value) = value {
                 url.extend(["&", name, "=", &percent_encoded(value)]);
@@ -347,22 +270,5 @@ mod tests {
         }
         let long = Err(format!("has more than {LINE_BYTES_MAX} bytes"));
         assert_eq!(lines, [Ok(b"a".to_vec()), long, Ok(b"b".to_vec())]);
-    }
-
-    #[test]
-    fn a_file_of_another_kind_is_refused() {
-        let source = |kind: ExportKind, line: &str| kind.source(line.as_bytes());
-        for kind in [ExportKind::Retries, ExportKind::DeadLetters] {
-            let head = kind.head(&json!("there")).to_string();
-            assert_eq!(source(kind, &head), Ok("there".to_owned()));
-        }
-        let retries = ExportKind::Retries.head(&json!("there")).to_string();
-        let says = source(ExportKind::DeadLetters, &retries).unwrap_err();
-        assert_eq!(says, "is an export of retries; `reprise retry import` takes it");
-        let letters = ExportKind::DeadLetters.head(&json!("there")).to_string();
-        let says = source(ExportKind::Retries, &letters).unwrap_err();
-        assert_eq!(says, "is an export of dead letters; `reprise dlq import` takes it");
-        let new = r#"{"reprise_export":1,"kind":"offsets","source":"there"}"#;
-        assert!(source(ExportKind::Retries, new).unwrap_err().contains("cannot read"));
     }
 }

@@ -3,7 +3,6 @@
 
 mod delete_letters;
 mod end_topic;
-mod export;
 mod group_commits;
 mod housekeeping;
 mod import;

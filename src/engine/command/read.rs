@@ -1,7 +1,5 @@
 //! Reads of entries and groups; they change nothing.
 
-use bytes::Bytes;
-
 use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -18,7 +16,7 @@ struct PageEntries {
     limit: usize,
 }
 
-/// Asks for the next few waiting or exported entries of a group, by id.
+/// Asks for the next few waiting entries of a group, by id.
 struct ScanEntries {
     group: GroupId,
     after: Option<EntryId>,
@@ -108,27 +106,7 @@ impl Engine {
         Ok(self.call_at_once(ListGroups).await?.0)
     }
 
-    /// Waiting and exported entries of a group by id, with their records' stored forms. At most
-    /// `limit`; only the first may exceed `bytes_max`.
-    pub async fn portable(
-        &self,
-        group: &GroupId,
-        after: Option<EntryId>,
-        limit: usize,
-        bytes_max: u64,
-    ) -> Result<Vec<(Entry, Bytes)>, EngineError> {
-        let (mut located, seq) = self.located(group, after, limit).await?;
-        self.journal.durable(seq).await?;
-        located.truncate(fitting(&located, bytes_max));
-        let mut found = Vec::with_capacity(located.len());
-        for TakenEntry { entry, payload, .. } in located {
-            let Some(at) = payload else { return Err(EngineError::PayloadLost(entry.id)) };
-            found.push((entry, self.journal.read(at)?.body));
-        }
-        Ok(found)
-    }
-
-    /// Waiting and exported entries of a group, with the place of their bytes and the sequence they
+    /// Waiting entries of a group, with the place of their bytes and the sequence they
     /// depend on. Each command reads a few, so that the driver does other work in between.
     pub(in crate::engine) async fn located(
         &self,
@@ -150,16 +128,6 @@ impl Engine {
     }
 }
 
-/// Number of entries that take at most `bytes_max` in the log; at least the first.
-fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
-    let mut bytes = 0_u64;
-    let fit = entries.iter().enumerate().take_while(|(place, entry)| {
-        bytes = bytes.saturating_add(entry.payload.map_or(0, |at| u64::from(at.len)));
-        *place == 0 || bytes <= bytes_max
-    });
-    fit.count()
-}
-
 impl Request for PageEntries {
     type Answer = Vec<Entry>;
 
@@ -174,7 +142,7 @@ impl Request for ScanEntries {
 
     fn run(self, driver: &mut Driver) -> Result<ScannedEntries, EngineError> {
         let store = driver.ledger.store();
-        let (entries, next) = store.portable(&self.group, self.after, self.limit);
+        let (entries, next) = store.waiting_entries(&self.group, self.after, self.limit);
         Ok(ScannedEntries { entries, next })
     }
 }

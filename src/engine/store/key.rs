@@ -66,9 +66,7 @@ impl EntryClass {
         match kind {
             StateKind::Dead => Self::Dead,
             StateKind::Committed | StateKind::Discarded => Self::Done,
-            StateKind::Waiting | StateKind::Inflight | StateKind::Held | StateKind::Exported => {
-                Self::Open
-            }
+            StateKind::Waiting | StateKind::Inflight | StateKind::Held => Self::Open,
         }
     }
 }

@@ -64,7 +64,7 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// Distance to [`HELD_MAX`] at which a full disk refuses more changes: space for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 11;
+pub(super) const ROWS_VERSION: u32 = 12;
 /// Pages of the file kept in memory, in bytes.
 pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
 

@@ -47,7 +47,6 @@ impl Refs {
             RetryState::Waiting { .. }
             | RetryState::Released { .. }
             | RetryState::Held { .. }
-            | RetryState::Exported { .. }
             | RetryState::Discarding { .. } => true,
         };
         if is_needed {

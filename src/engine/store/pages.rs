@@ -90,21 +90,19 @@ impl Store {
         self.ids(&from, &waiting.end(), limit).into_iter().filter_map(|id| self.get(id)).collect()
     }
 
-    /// Waiting and exported entries with an id above `after`, by id, among the next few. Also
-    /// returns the id to continue after, `None` at the end.
-    pub(in crate::engine) fn portable(
+    /// Waiting entries with an id above `after`, by id, among the next few. Also returns the id to
+    /// continue after, `None` at the end.
+    pub(in crate::engine) fn waiting_entries(
         &self,
         group: &GroupId,
         after: Option<EntryId>,
         limit: usize,
     ) -> (Vec<TakenEntry>, Option<EntryId>) {
-        use StateKind::{Exported, Waiting};
         let ids = self.of_class(group, EntryClass::Open, after, PAGE);
         let mut found = Vec::new();
         for id in &ids {
-            let entry = self.get(*id);
-            let portable = |entry: &Entry| matches!(entry.state.kind(), Waiting | Exported);
-            found.extend(entry.filter(portable).map(|entry| self.located_entry(entry)));
+            let entry = self.get(*id).filter(|entry| entry.state.kind() == StateKind::Waiting);
+            found.extend(entry.map(|entry| self.located_entry(entry)));
             if found.len() == limit {
                 return (found, Some(*id));
             }

@@ -29,8 +29,6 @@ pub struct GroupGauges {
     pub parked: u64,
     /// Exhausted records withheld by the dead-letter quota.
     pub held: u64,
-    /// Retries set aside for another sidecar.
-    pub exported: u64,
     /// First outstanding records not committed for `consume_timeout`.
     pub stalled: u64,
     /// Retries whose delay runs or that are due: (level, number).
@@ -50,7 +48,7 @@ pub struct GroupGauges {
 }
 
 /// Metric families that a snapshot replaces.
-const FAMILIES: [&Def; 17] = [
+const FAMILIES: [&Def; 16] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,
     &names::INFLIGHT_OLDEST,
@@ -58,7 +56,6 @@ const FAMILIES: [&Def; 17] = [
     &names::RECORDS_READY,
     &names::RECORDS_PARKED,
     &names::RECORDS_HELD,
-    &names::RECORDS_EXPORTED,
     &names::RECORDS_STALLED,
     &names::RECORDS_BY_LEVEL,
     &names::BREAKER_OPEN,
@@ -88,7 +85,6 @@ impl Metrics {
                 (&names::RECORDS_READY, state.ready),
                 (&names::RECORDS_PARKED, state.parked),
                 (&names::RECORDS_HELD, state.held),
-                (&names::RECORDS_EXPORTED, state.exported),
                 (&names::RECORDS_STALLED, state.stalled),
                 (&names::BREAKER_OPEN, u64::from(state.breaker_open)),
                 (&names::DLQ_RECORDS, state.dead),

@@ -78,9 +78,6 @@ mod tests {
                     "the current hand-out is the last one"
                 );
             }
-            if entry.state.kind() == StateKind::Exported {
-                assert_eq!(entry.expires, None, "what is set aside waits for an operator");
-            }
             if entry.superseded && entry.state.kind() != StateKind::Dead {
                 assert!(entry.passed.is_some(), "nothing of a topic that is gone stays for ever");
             }

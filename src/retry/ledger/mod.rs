@@ -6,7 +6,6 @@ mod dead_letter_quota;
 mod delay;
 mod entries;
 mod expiry;
-mod export;
 mod import;
 mod ladder_end;
 mod nack;
@@ -134,7 +133,6 @@ impl<S: Entries> Ledger<S> {
             }
             LedgerInput::DeadLetterGone { id } => self.on_dead_letter_gone(id),
             LedgerInput::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
-            LedgerInput::Export { step, ids } => self.on_export(step, &ids),
             LedgerInput::Import { group, imports } => self.on_import(&group, imports),
             LedgerInput::Settle { group, settling, place, record_bytes } => {
                 self.on_settle(&group, (&settling, place), record_bytes);

@@ -61,9 +61,7 @@ impl<S: Entries> Ledger<S> {
                 return self.forget(id, Evidence::Reset);
             }
             StateKind::Dead => entry.superseded = true,
-            StateKind::Waiting | StateKind::Inflight | StateKind::Held | StateKind::Exported => {
-                entry.passed = None;
-            }
+            StateKind::Waiting | StateKind::Inflight | StateKind::Held => entry.passed = None,
         }
         self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
     }

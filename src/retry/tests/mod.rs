@@ -1,8 +1,8 @@
 //! Tests of the whole ledger, on a virtual clock.
 
 mod delayed;
-mod exports;
 mod held;
+mod imports;
 mod ladder;
 mod marked;
 mod memory;

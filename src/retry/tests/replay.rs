@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::EntryId;
 use crate::retry::{
-    Action, DEFAULT_LEVELS, Evidence, ExportStep, Import, LedgerSnapshot, RetryState, decode_fact,
-    encode_fact,
+    Action, DEFAULT_LEVELS, Evidence, Import, LedgerSnapshot, RetryState, decode_fact, encode_fact,
 };
 
 const SEEDS: u64 = 200;
@@ -102,7 +101,7 @@ impl Script {
                 let bytes = self.rng.u64(0..60_000);
                 self.rig.send(LedgerInput::DeadLetterBytes { group: shop(), bytes });
             }
-            16 => self.move_about(),
+            16 => self.import(),
             _ => {
                 let ms = self.rng.choice([1, 900, 10_000, 60_000, 1_000_000]).unwrap();
                 self.rig.advance(ms);
@@ -111,22 +110,14 @@ impl Script {
         self.judge_facts();
     }
 
-    /// A random export step or import.
-    fn move_about(&mut self) {
-        let steps = [ExportStep::Begin, ExportStep::Begin, ExportStep::End, ExportStep::Undo];
-        if let Some(step) = self.rng.choice(steps).filter(|_| self.rng.u8(0..4) > 0) {
-            let ids = (0..self.rng.u64(1..12)).map(EntryId).collect();
-            self.rig.send(LedgerInput::Export { step, ids });
-            return;
-        }
+    fn import(&mut self) {
         let now = self.rig.now.wall;
         let import = |rng: &mut fastrand::Rng| Import {
             passed: rng.bool(),
-            died: rng.bool().then_some(now),
+            died: now,
             record_bytes: rng.u64(0..3_000),
-            due: now.plus(rng.u64(0..20_000)),
             reconsume_times: rng.u32(0..6),
-            ..exports::brought(rng.bool().then(|| rng.i64(0..12)))
+            ..imports::letter(rng.bool().then(|| rng.i64(0..12)))
         };
         let imports = (0..self.rng.u8(1..4)).map(|_| import(&mut self.rng)).collect();
         self.rig.send(LedgerInput::Import { group: shop(), imports });
@@ -170,11 +161,6 @@ impl Script {
                     assert!(entry.reconsume_times <= before.reconsume_times + 1);
                     assert!(entry.handouts >= before.handouts);
                     assert_eq!(entry.origin, before.origin);
-                    if let (RetryState::Exported { .. }, RetryState::Exported { .. }) =
-                        (before.state, entry.state)
-                    {
-                        assert_eq!(entry.state, before.state, "set aside for as long as it takes");
-                    }
                     if let RetryState::Held { .. } = entry.state {
                         assert_eq!(entry.reconsume_times, before.reconsume_times);
                         assert_eq!(entry.handouts, before.handouts, "held ones stay");
@@ -203,16 +189,13 @@ impl Script {
         assert_eq!(replayed.store(), self.rig.ledger.store());
         let end = self.rig.ledger.fingerprint();
         self.rig.send(LedgerInput::Policies(Box::default()));
-        let ids = end.entries.keys().copied().collect();
-        self.rig.send(LedgerInput::Export { step: ExportStep::Undo, ids });
         for _ in 0..30 {
             self.rig.advance(7_200_000);
             self.rig.release();
             self.rig.commit(RetryPlace::in_stream(0, STREAM, self.rig.next));
         }
         let counts = self.rig.ledger.counts(&shop());
-        let pending =
-            [StateKind::Waiting, StateKind::Inflight, StateKind::Held, StateKind::Exported];
+        let pending = [StateKind::Waiting, StateKind::Inflight, StateKind::Held];
         let pending: u64 = pending.into_iter().map(|kind| counts.of(kind)).sum();
         assert_eq!(pending, 0, "whatever happened, every retry is delivered in the end");
         end
@@ -239,7 +222,7 @@ fn replaying_the_journal_gives_the_live_state_back() {
         eprintln!("seed {seed}");
         kinds.extend(run(seed).entries.values().map(|entry| entry.state.kind()));
     }
-    assert_eq!(kinds.len(), 7, "the scripts reach every state: {kinds:?}");
+    assert_eq!(kinds.len(), 6, "the scripts reach every state: {kinds:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::server::source::dead_letter_reads::OldestLetters;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::source::waiting_counts::WaitingCounts;
 
-/// The source of all answers; `retry_transfer.rs` and `operator_actions.rs` hold the changes.
+/// The source of all answers; `letter_transfer.rs` and `operator_actions.rs` hold the changes.
 #[derive(Clone)]
 pub(in crate::server) struct AdminSource {
     pub(in crate::server) router: Arc<Router>,

@@ -42,7 +42,6 @@ impl AdminSource {
         gauge.parked = states.parked;
         gauge.inflight = states.inflight;
         gauge.held = states.held;
-        gauge.exported = states.exported;
         gauge.levels = known
             .counts
             .waiting

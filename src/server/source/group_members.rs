@@ -51,7 +51,6 @@ pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCoun
         parked,
         inflight: of(StateKind::Inflight),
         held: of(StateKind::Held),
-        exported: of(StateKind::Exported),
     }
 }
 

@@ -10,11 +10,11 @@ mod group_gauges;
 mod group_members;
 pub(super) mod job_runner;
 mod journal_state;
+mod letter_transfer;
 mod operator_actions;
 mod record_history;
 mod redrive_receivers;
 mod retry_list;
-mod retry_transfer;
 pub(super) mod topic_sends;
 pub(super) mod waiting_counts;
 mod waiting_retries;
@@ -25,10 +25,10 @@ use std::sync::PoisonError;
 
 use crate::admin::{
     ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
-    ExportCounts, FailedRecord, FailedRefused, FailedTaken, FingerprintList, ForwardView,
-    GroupExplanation, GroupView, JobPlan, JournalView, LevelView, OffsetView, Overview, PolicyView,
-    Portable, PortableLetters, Readiness, RecordHistory, RetryFingerprintList, RetryRecord,
-    RetryView, RuleView, Source, StateCounts, Unavailable,
+    FailedRecord, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupExplanation,
+    GroupView, JobPlan, JournalView, LevelView, OffsetView, Overview, PolicyView, Portable,
+    PortableLetters, Readiness, RecordHistory, RetryFingerprintList, RetryRecord, RetryView,
+    RuleView, Source, StateCounts, Unavailable,
 };
 use crate::config::ActiveKey;
 use crate::engine::{
@@ -37,7 +37,7 @@ use crate::engine::{
 use crate::group::member_key;
 use crate::model::{EntryId, GroupId, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
-use crate::retry::{ExportStep, StateKind};
+use crate::retry::StateKind;
 use crate::route::groups::unlike_readers::list_readers;
 use crate::server::readiness::readiness;
 use crate::server::source::detector_state::{breaker, explained};
@@ -227,15 +227,6 @@ impl Source for AdminSource {
         self.router.broker.cluster_id().to_owned()
     }
 
-    async fn portable(
-        &self,
-        group: &str,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<Portable>, Unavailable> {
-        self.carried(&GroupId::new(group), after, limit).await
-    }
-
     async fn portable_letters(
         &self,
         group: &str,
@@ -243,15 +234,6 @@ impl Source for AdminSource {
         limit: usize,
     ) -> Result<PortableLetters, Unavailable> {
         self.copied(&GroupId::new(group), after, limit).await
-    }
-
-    async fn export(
-        &self,
-        step: ExportStep,
-        ids: Vec<u64>,
-        by: Operator,
-    ) -> Result<ExportCounts, Unavailable> {
-        self.step(step, ids, by).await
     }
 
     async fn import(

@@ -233,6 +233,5 @@ fn state_word(state: StateKind) -> &'static str {
         StateKind::Dead => "a dead letter",
         StateKind::Discarded => "discarded",
         StateKind::Held => "held until the dead letters have room",
-        StateKind::Exported => "set aside for another sidecar",
     }
 }

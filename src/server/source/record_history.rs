@@ -84,6 +84,5 @@ fn state(router: &Router, entry: &Entry) -> String {
         }
         RetryState::Discarded { .. } | RetryState::Discarding { .. } => "discarded".to_owned(),
         RetryState::Held { .. } => "held: the dead letters have no room for it".to_owned(),
-        RetryState::Exported { .. } => "not handed out here".to_owned(),
     }
 }

@@ -11,7 +11,6 @@ pub(super) fn retry_view(entry: &Entry, (is_read, now): (bool, WallMs)) -> Retry
         RetryState::Waiting { level, .. } => ("parked", level),
         RetryState::Released { .. } => ("inflight", entry.last_level),
         RetryState::Held { .. } => ("held", None),
-        RetryState::Exported { level, .. } => ("exported", level),
         RetryState::Committed { .. }
         | RetryState::Dead { .. }
         | RetryState::Discarded { .. }
@@ -29,21 +28,13 @@ pub(super) fn retry_view(entry: &Entry, (is_read, now): (bool, WallMs)) -> Retry
         reconsume_times: entry.reconsume_times,
         max_reconsume_times: entry.max_reconsume_times,
         level,
-        due_ms: due(entry).map(|due| due.0),
+        due_ms: entry.due().map(|due| due.0),
         first_failed_ms: entry.first_failed.map(|at| at.0),
         last_failed_ms: entry.last_failed.map(|at| at.0),
         disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
         key_shape: Some(entry.key_shape().to_owned()),
         size: entry.size_class().to_owned(),
-    }
-}
-
-/// The due time of the next delivery, here or in another sidecar.
-fn due(entry: &Entry) -> Option<WallMs> {
-    match entry.state {
-        RetryState::Exported { due, .. } => Some(due),
-        _ => entry.due(),
     }
 }
 

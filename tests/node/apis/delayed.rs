@@ -267,16 +267,10 @@ fn delayed_records_count_as_pending_for_a_drain() {
 }
 
 #[test]
-fn delayed_records_are_no_exportable_retries_of_a_group() {
+fn no_commit_of_a_group_reaches_delayed_records() {
     let server = server();
     let mut client = server.client();
     client.put("t", 0, &[after("far", FAR_MS)]);
-    let listed = server.json("/api/v1/retries/export?group=%00delayed");
-    assert_eq!(listed["items"], json!([]));
-    let number: u64 = waiting(&server)[0].rsplit_once('@').unwrap().1.parse().unwrap();
-    let ask = json!({ "source": listed["source"], "step": "begin", "ids": [number] });
-    let (status, answer) = post(&server, "/api/v1/retries/export", &ask);
-    assert_eq!((status, &answer["left"]), (200, &json!([number])));
     let mut member = Member::new(&server, "shop", &["t"]);
     member.join(&[("t", 1)]);
     let mut request = member.commit_request("t", 0, 1 << 40, "");

@@ -2,16 +2,15 @@
 
 use reprise::admin::{
     ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
-    ExportCounts, FailedRecord, FailedRefused, FailedTaken, Fingerprint, FingerprintKey,
-    FingerprintList, GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry, MemberView,
-    Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters, Readiness,
-    RecordHistory, RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView, RuleView,
-    SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Unavailable,
+    FailedRecord, FailedRefused, FailedTaken, Fingerprint, FingerprintKey, FingerprintList,
+    GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry, MemberView, Overview,
+    PartitionView, PastView, PolicyView, Portable, PortableLetters, Readiness, RecordHistory,
+    RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView, RuleView, SeekBackView, Source,
+    StateCounts, SuspectView, SuspectsView, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
 use reprise::observe::GroupGauges;
-use reprise::retry::ExportStep;
 use serde_json::Value;
 
 /// Two groups, five retries in the first, three dead letters in each.
@@ -294,14 +293,6 @@ impl Source for Fake {
     fn cluster_id(&self) -> String {
         "here".into()
     }
-    async fn portable(
-        &self,
-        _: &str,
-        _: Option<u64>,
-        _: usize,
-    ) -> Result<Vec<Portable>, Unavailable> {
-        Ok(Vec::new())
-    }
     async fn portable_letters(
         &self,
         _: &str,
@@ -309,14 +300,6 @@ impl Source for Fake {
         _: usize,
     ) -> Result<PortableLetters, Unavailable> {
         Ok(PortableLetters::default())
-    }
-    async fn export(
-        &self,
-        _: ExportStep,
-        ids: Vec<u64>,
-        _: Operator,
-    ) -> Result<ExportCounts, Unavailable> {
-        Ok(ExportCounts { left: ids, ..ExportCounts::default() })
     }
     async fn import(
         &self,

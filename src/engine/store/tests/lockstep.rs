@@ -92,7 +92,7 @@ impl Script {
 
     fn change(&mut self, entry: &mut Entry) {
         let at = self.wall();
-        entry.state = match self.rng.u8(..10) {
+        entry.state = match self.rng.u8(..9) {
             0..3 => RetryState::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
             3 => RetryState::Waiting { due: at, delay_ms: 1, level: None },
             4 | 5 => {
@@ -104,7 +104,6 @@ impl Script {
             7 => {
                 RetryState::Held { since: at, disposition: Disposition::MaxAttempts, charged: true }
             }
-            8 => RetryState::Exported { since: at, due: at, delay_ms: 1, level: None },
             _ => RetryState::Dead { at },
         };
         if entry.places.len() > 5 {

@@ -11,7 +11,7 @@ fn put(store: &mut Store, id: u64, state: RetryState) {
 }
 
 #[test]
-fn a_search_for_movable_entries_is_bounded_and_resumable() {
+fn a_search_for_waiting_entries_is_bounded_and_resumable() {
     let mut store = Store::in_memory();
     let waiting = RetryState::Waiting { due: WallMs(7), delay_ms: 7, level: None };
     for id in 1..=1000 {
@@ -25,7 +25,7 @@ fn a_search_for_movable_entries_is_bounded_and_resumable() {
     }
     let (mut after, mut looks, mut seen) = (None, 0, Vec::new());
     loop {
-        let (found, next) = store.portable(&"shop".into(), after, 2);
+        let (found, next) = store.waiting_entries(&"shop".into(), after, 2);
         seen.extend(found.iter().map(|taken| taken.entry.id.0));
         let Some(next) = next else { break };
         assert!(next.0 - after.map_or(0, |after: EntryId| after.0) <= 256, "from {after:?}");

@@ -135,11 +135,7 @@ impl<S: Entries> Ledger<S> {
     fn seen(&self, entry: &Entry) -> RecordState {
         match entry.state {
             RetryState::Waiting { .. } if entry.is_inferred() => RecordState::Inferred,
-            // held waits for the dead-letter quota, exported for another sidecar: both like a
-            // waiting entry
-            RetryState::Waiting { .. } | RetryState::Held { .. } | RetryState::Exported { .. } => {
-                RecordState::Waiting
-            }
+            RetryState::Waiting { .. } | RetryState::Held { .. } => RecordState::Waiting,
             RetryState::Released { .. } => RecordState::Inflight,
             RetryState::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);

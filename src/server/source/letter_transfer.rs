@@ -1,19 +1,19 @@
-//! The transfer of pending retries to another sidecar, and the copy of dead letters.
+//! The count of what is pending, and the copy of dead letters to another sidecar.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
 use crate::admin::{
-    Base64, DrainGroup, DrainView, EntryImportOutcome, ExportCounts, Portable, PortableLetter,
-    PortableLetters, PortableRecord, Unavailable,
+    Base64, DrainGroup, DrainView, EntryImportOutcome, Portable, PortableLetter, PortableLetters,
+    PortableRecord, Unavailable,
 };
 use crate::engine::{
     DeadLetter, Engine, EngineError, GroupSummary, ImportBatch, ImportRequest, Operator,
     RECORD_BYTES_MAX,
 };
-use crate::model::{EntryId, GroupId, OriginError, WallMs};
-use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, RetryState};
+use crate::model::{GroupId, OriginError, WallMs};
+use crate::retry::{Entry, Import, ImportOutcome, RetryState};
 use crate::server::source::AdminSource;
 use crate::server::source::group_members::states;
 use crate::server::source::{dead, number};
@@ -67,25 +67,6 @@ impl AdminSource {
         }
     }
 
-    pub(super) async fn carried(
-        &self,
-        group: &GroupId,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<Portable>, Unavailable> {
-        let engine = &self.router.engine;
-        if group.is_reserved() {
-            return Ok(Vec::new());
-        }
-        let found = engine.portable(group, after.map(EntryId), limit, PIECE_BYTES_MAX).await?;
-        let mut carried = Vec::with_capacity(found.len());
-        for (entry, stored) in found {
-            let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
-            carried.extend(retry(entry, record));
-        }
-        Ok(carried)
-    }
-
     pub(in crate::server) async fn copied(
         &self,
         group: &GroupId,
@@ -110,35 +91,10 @@ impl AdminSource {
                 continue;
             }
             record.headers = strip(&record.headers);
-            copied.letters.push(Portable {
-                state: "dead-letter".to_owned(),
-                passed: state.passed,
-                letter: Some(PortableLetter { offset, at_ms: at.0 }),
-                ..portable(entry, record)
-            });
+            let letter = PortableLetter { offset, at_ms: at.0 };
+            copied.letters.push(portable(entry, state.passed, letter, record));
         }
         Ok(copied)
-    }
-
-    pub(in crate::server) async fn step(
-        &self,
-        step: ExportStep,
-        ids: Vec<u64>,
-        by: Operator,
-    ) -> Result<ExportCounts, Unavailable> {
-        let asked = ids.iter().copied().map(EntryId).collect();
-        let outcomes = self.router.engine.export(step, asked, by).await?;
-        let mut counts = ExportCounts::default();
-        for (id, outcome) in ids.into_iter().zip(outcomes) {
-            match outcome {
-                ExportOutcome::Done => counts.done += 1,
-                ExportOutcome::Already => counts.already += 1,
-                ExportOutcome::Left => counts.left.push(id),
-            }
-        }
-        let (done, already, left) = (counts.done, counts.already, counts.left.len());
-        tracing::info!(?step, done, already, left, "an operator moves retries");
-        Ok(counts)
     }
 
     /// Imports group by group: the entries of one group are one atomic write to the log.
@@ -177,7 +133,7 @@ impl AdminSource {
         let imported =
             outcomes.iter().filter(|outcome| **outcome == EntryImportOutcome::Imported).count();
         let entries = outcomes.len();
-        tracing::info!(%source, entries, imported, "an operator imports retries or dead letters");
+        tracing::info!(%source, entries, imported, "an operator imports dead letters");
         Ok(outcomes)
     }
 }
@@ -230,30 +186,14 @@ fn record_bytes(record: &RawRecord) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// `None` for an entry that neither waits nor is set aside.
-fn retry(entry: Entry, record: RawRecord) -> Option<Portable> {
-    let (state, due, delay_ms, level) = match entry.state {
-        RetryState::Waiting { due, delay_ms, level } => ("waiting", due, delay_ms, level),
-        RetryState::Exported { due, delay_ms, level, .. } => ("exported", due, delay_ms, level),
-        _ => return None,
-    };
-    let (state, due_ms) = (state.to_owned(), Some(due.0));
-    Some(Portable { state, due_ms, delay_ms, level, ..portable(entry, record) })
-}
-
-/// The fields of an entry that do not depend on its state.
-fn portable(entry: Entry, record: RawRecord) -> Portable {
+fn portable(entry: Entry, passed: bool, letter: PortableLetter, record: RawRecord) -> Portable {
     let base64 = |bytes: Bytes| Base64(bytes.into());
     let headers = record.headers.iter();
     Portable {
         id: entry.id.0,
         group: entry.group.to_string(),
         origin: entry.origin.as_ref().map(ToString::to_string),
-        state: String::new(),
-        passed: entry.passed.is_some(),
-        due_ms: None,
-        delay_ms: 0,
-        level: None,
+        passed,
         redrives: entry.redrives,
         reconsume_times: entry.reconsume_times,
         max_reconsume_times: entry.max_reconsume_times,
@@ -263,7 +203,7 @@ fn portable(entry: Entry, record: RawRecord) -> Portable {
         disposition: entry.disposition,
         reason: entry.reason,
         history: entry.history.into_iter().map(|(at, why)| (at.0, why)).collect(),
-        letter: None,
+        letter,
         record: PortableRecord {
             timestamp_ms: record.timestamp_ms,
             log_append_time: record.timestamp_type == TimestampType::LogAppendTime,
@@ -281,12 +221,6 @@ fn request(entry: Portable) -> Result<ImportRequest, String> {
     }
     let origin = entry.origin.as_deref().map(str::parse).transpose();
     let origin = origin.map_err(|why: OriginError| why.to_string())?;
-    let died = entry.letter.map(|letter| WallMs(letter.at_ms));
-    let due = match (entry.due_ms, died) {
-        (Some(due), _) => WallMs(due),
-        (None, Some(died)) => died,
-        (None, None) => return Err("a retry needs due_ms".to_owned()),
-    };
     let bytes = |base64: Base64| Bytes::from(base64.0);
     let header = |(key, value): (Base64, Option<Base64>)| Header {
         key: bytes(key),
@@ -312,10 +246,7 @@ fn request(entry: Portable) -> Result<ImportRequest, String> {
         import: Import {
             origin,
             passed: entry.passed,
-            died,
-            due,
-            delay_ms: entry.delay_ms,
-            level: entry.level,
+            died: WallMs(entry.letter.at_ms),
             redrives: entry.redrives,
             reconsume_times: entry.reconsume_times,
             max_reconsume_times: entry.max_reconsume_times,

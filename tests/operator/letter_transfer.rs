@@ -121,10 +121,8 @@ fn an_imported_letter_is_the_same_byte_for_byte() {
 
     let export = Export::of(&source);
     let lines = export.lines();
-    let head = (&lines[0]["reprise_export"], &lines[0]["kind"], lines.len());
-    assert_eq!(head, (&1.into(), &"dead-letters".into(), 4));
-    assert!(lines[1].get("redrives").is_none(), "no redrive is left out");
-    assert_eq!(lines[2]["redrives"], 1);
+    assert_eq!((&lines[0]["reprise_export"], lines.len()), (&1.into(), 4));
+    assert_eq!((&lines[1]["redrives"], &lines[2]["redrives"]), (&0.into(), &1.into()));
     assert_eq!(lines[1]["record"]["headers"].as_array().unwrap().len(), Rec::odd().headers.len());
     assert_eq!((&lines[1]["passed"], &lines[3]["passed"]), (&true.into(), &false.into()));
     let offsets = lines[1..].iter().map(|line| line["letter"]["offset"].as_u64().unwrap());
@@ -210,35 +208,27 @@ fn damaged_lines_are_named_and_the_others_imported() {
 }
 
 #[test]
-fn another_kind_and_the_same_sidecar_are_refused() {
+fn files_of_this_sidecar_or_of_no_export_are_refused() {
     let (source, target) = (sidecar_with(1), Server::start());
     let export = Export::of(&source);
     let (code, said) = export.import(&source);
     assert_eq!((code, said.contains("come from this very sidecar")), (4, true), "{said}");
     let path = export.path.to_str().unwrap();
-    let (code, said) = ran(&target, &["retry", "import", path, "--execute"]);
-    let says = "line 1: is an export of dead letters; `reprise dlq import` takes it";
-    assert_eq!((code, said.contains(says)), (1, true), "{said}");
-    let letter: Value = export.lines().remove(1);
-    let body = serde_json::json!({"source": "there", "entries": [letter]}).to_string();
-    let (status, answer) = target.post("/api/v1/retries/import", &body);
-    assert_eq!(status, 400, "{answer}");
-    assert!(answer["error"].as_str().unwrap().contains("is a dead letter: POST it to"), "{answer}");
-
-    source.client().nack("shop", "orders-0@9", Rec::new("waits"));
-    let retries = export.path.with_file_name("retries.jsonl");
-    let retries = retries.to_str().unwrap();
-    done(&source, &["retry", "export", "--out", retries]);
-    let (code, said) = ran(&target, &["dlq", "import", retries, "--execute"]);
-    let says = "line 1: is an export of retries; `reprise retry import` takes it";
-    assert_eq!((code, said.contains(says)), (1, true), "{said}");
-    // A line of the other kind of export is refused like any damage.
-    let stray = std::fs::read_to_string(retries).unwrap();
-    export.change(|lines| lines.push(stray.lines().last().unwrap().to_owned()));
-    let (code, said) = export.import(&target);
-    let says = "line 3: is one of retries, in a file of dead letters";
-    assert_eq!((code, said.contains(says)), (5, true), "{said}");
-    assert_eq!((dead(&target), target.json("/drain")["pending"].as_u64()), (1, Some(0)));
+    let (code, said) = ran(&source, &["dlq", "export", "--out", path]);
+    assert_eq!((code, said.contains("is there already")), (1, true), "no file is replaced: {said}");
+    let head = r#"{"reprise_export":1,"source":"there"}"#;
+    for (text, words) in [
+        ("{}\n".to_owned(), "line 1: is no export"),
+        (r#"{"reprise_export":2,"source":"x"}"#.to_owned(), "version 2 of an export"),
+        (format!("{head}\n{{\"id\":1,"), "line 2: is no JSON"),
+        (format!("{head}\n{{\"id\":1}}\n"), "missing field"),
+        (format!("{head}\n"), "nothing in the file"),
+    ] {
+        std::fs::write(&export.path, &text).unwrap();
+        let (code, said) = export.import(&target);
+        assert!(code != 0 && said.contains(words), "{text}: {said}");
+    }
+    assert!(target.json("/api/v1/groups")["items"].as_array().unwrap().is_empty());
 }
 
 #[test]
