@@ -39,7 +39,7 @@ impl GroupView {
         let owed = self.states.owed();
         let live = || self.members.iter().filter(|member| !member.silent);
         let is_taken_elsewhere = self.elsewhere.is_some_and(|away| away.subscribed > 0)
-            || self.states.parked == 0 && self.states.ready > 0;
+            || self.is_read && self.states.due > 0;
         if owed == 0 || is_taken_elsewhere || live().any(|member| member.takes_retries) {
             return None;
         }
@@ -92,16 +92,16 @@ impl GroupView {
         let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
         let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);
         let is_near = bytes.saturating_mul(5) >= most.saturating_mul(4);
-        let held = match self.states.held {
+        let held = match self.states.blocked {
             0 if is_near => {
                 return Some(format!(
                     "{topic} takes {bytes} of {most} bytes (dead_letters.max_bytes): when it is \
-                     full, exhausted records are held. Raise the bound in time"
+                     full, exhausted records are blocked. Raise the bound in time"
                 ));
             }
             0 => return None,
-            1 => "1 exhausted record is held".to_owned(),
-            n => format!("{n} exhausted records are held"),
+            1 => "1 exhausted record is blocked".to_owned(),
+            n => format!("{n} exhausted records are blocked"),
         };
         let why = if is_near { "is full" } else { "has no room for a record of that size" };
         Some(format!(
@@ -169,15 +169,15 @@ mod tests {
     use crate::admin::state_counts::StateCounts;
     use crate::admin::views::{MemberView, PolicyView};
 
-    /// The advice for two parked records of a group with these members: silent, takes retries.
-    fn parked(members: &[(bool, bool)], in_cluster: bool, elsewhere: Option<(u64, u64)>) -> String {
+    /// The advice for two due records of a group with these members: silent, takes retries.
+    fn due(members: &[(bool, bool)], in_cluster: bool, elsewhere: Option<(u64, u64)>) -> String {
         let member =
             |(silent, takes_retries)| MemberView { silent, takes_retries, ..MemberView::default() };
         let view = |(members, subscribed)| ElsewhereView { members, subscribed };
         let mut group = GroupView {
             retry_topic: "reprise.retry.shop".into(),
             policy: PolicyView { keep_dead_letters: true, ..PolicyView::default() },
-            states: StateCounts { parked: 2, ..StateCounts::default() },
+            states: StateCounts { due: 2, ..StateCounts::default() },
             members: members.iter().copied().map(member).collect(),
             in_cluster,
             elsewhere: elsewhere.map(view),
@@ -188,19 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn advice_on_parked_retries_names_the_reason() {
+    fn advice_on_due_retries_names_the_reason() {
         let says = |said: &str, part: &str| assert!(said.contains(part), "{said}");
-        says(&parked(&[], false, None), "wait: the group has no members. Start the application");
-        says(&parked(&[], true, None), "no member that is connected through this sidecar");
-        says(&parked(&[(true, true)], true, None), "its only member was not heard of");
-        says(&parked(&[(true, true); 2], true, None), "none of its 2 members was heard of");
-        let one = parked(&[(false, false), (true, true)], true, None);
+        says(&due(&[], false, None), "wait: the group has no members. Start the application");
+        says(&due(&[], true, None), "no member that is connected through this sidecar");
+        says(&due(&[(true, true)], true, None), "its only member was not heard of");
+        says(&due(&[(true, true); 2], true, None), "none of its 2 members was heard of");
+        let one = due(&[(false, false), (true, true)], true, None);
         says(&one, "reprise.retry.shop has no subscriber: the only member here does not");
-        let two = parked(&[(false, false); 2], true, Some((1, 0)));
+        let two = due(&[(false, false); 2], true, Some((1, 0)));
         says(&two, "none of the 2 members here subscribes");
         says(&two, "1 member is connected elsewhere, and does not subscribe either");
-        assert_eq!(parked(&[(false, false)], true, Some((3, 2))), "", "a taker elsewhere");
-        assert_eq!(parked(&[(false, true), (true, true)], true, None), "", "a live taker");
+        assert_eq!(due(&[(false, false)], true, Some((3, 2))), "", "a taker elsewhere");
+        assert_eq!(due(&[(false, true), (true, true)], true, None), "", "a live taker");
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             dead_letter_topic: "reprise.dlq.shop".into(),
             policy,
             dead_letter_bytes: bytes,
-            states: StateCounts { held, ..StateCounts::default() },
+            states: StateCounts { blocked: held, ..StateCounts::default() },
             ..GroupView::default()
         };
         group.advise();
@@ -254,7 +254,10 @@ mod tests {
                 .starts_with("reprise.dlq.shop takes 800 of 1000 bytes")
         );
         let full = advice(true, Some(1000), 900, 3);
-        assert!(full.starts_with("3 exhausted records are held, not handed out again"), "{full}");
+        assert!(
+            full.starts_with("3 exhausted records are blocked, not handed out again"),
+            "{full}"
+        );
         assert!(full.contains("reprise.dlq.shop is full (900 of 1000 bytes"), "{full}");
         let large = advice(true, Some(1000), 10, 1);
         assert!(

@@ -10,25 +10,23 @@ use serde::Serialize;
 pub struct StateCounts {
     /// Retries whose delay runs.
     pub waiting: u64,
-    /// Retries that are due, in a group with a member that takes retries.
-    pub ready: u64,
-    /// Retries that are due, in a group without a live member that takes retries.
-    pub parked: u64,
-    /// Retries delivered and neither acknowledged nor failed.
-    pub inflight: u64,
+    /// Retries that are due and not released: nobody reads the topic, or its window is full.
+    pub due: u64,
+    /// Retries in the retry topic, neither acknowledged nor failed.
+    pub unread: u64,
     /// Exhausted records that wait until the dead letters have room.
-    pub held: u64,
+    pub blocked: u64,
 }
 
 impl StateCounts {
     /// The sum of all states: records that would be lost with the sidecar's data.
     pub fn pending(&self) -> u64 {
-        self.waiting + self.ready + self.parked + self.inflight + self.held
+        self.waiting + self.due + self.unread + self.blocked
     }
 
-    /// Retries that wait for their due time or for a member.
+    /// Retries that are not released.
     pub(super) fn owed(&self) -> u64 {
-        self.waiting + self.ready + self.parked
+        self.waiting + self.due
     }
 }
 
@@ -36,10 +34,9 @@ impl Sum for StateCounts {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |sum, one| Self {
             waiting: sum.waiting + one.waiting,
-            ready: sum.ready + one.ready,
-            parked: sum.parked + one.parked,
-            inflight: sum.inflight + one.inflight,
-            held: sum.held + one.held,
+            due: sum.due + one.due,
+            unread: sum.unread + one.unread,
+            blocked: sum.blocked + one.blocked,
         })
     }
 }

@@ -14,15 +14,14 @@ use super::sidecars::pages::{List, Listing, Total};
 use crate::admin::percent_encoded;
 use crate::config::duration_text;
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 10] = [
     ("GROUP", |v| field(v, "group")),
     ("PHASE", |v| state(v, "phase")),
     ("MEMBERS", members),
     ("LAG", lag),
     ("WAITING", |v| field(v, "waiting")),
-    ("READY", |v| field(v, "ready")),
-    ("PARKED", |v| field(v, "parked")),
-    ("INFLIGHT", |v| field(v, "inflight")),
+    ("DUE", |v| field(v, "due")),
+    ("UNREAD", |v| field(v, "unread")),
     ("PENDING", |v| field(v, "pending")),
     ("DEAD", |v| field(v, "dead_letters")),
     ("BREAKER", |v| field(v, "breaker")),
@@ -160,13 +159,12 @@ fn lines(group: &Value) -> Vec<String> {
         ),
         format!("breaker       {}", defused(&cell(group, "breaker"))),
         format!(
-            "retries       {} pending: {} waiting, {} ready, {} parked, {} in flight, {} held",
+            "retries       {} pending: {} waiting, {} due, {} unread, {} blocked",
             cell(group, "pending"),
             cell(group, "waiting"),
-            cell(group, "ready"),
-            cell(group, "parked"),
-            cell(group, "inflight"),
-            cell(group, "held")
+            cell(group, "due"),
+            cell(group, "unread"),
+            cell(group, "blocked")
         ),
     ];
     for level in items(group, "levels") {
@@ -243,17 +241,17 @@ mod tests {
     fn a_list_shows_due_retries_once_and_silent_members_apart() {
         let members = json!([{ "silent": false }, { "silent": true }, { "silent": true }]);
         let group = json!({
-            "group": "shop", "phase": "InCluster", "members": members, "waiting": 0, "ready": 17,
-            "parked": 0, "inflight": 3, "pending": 20, "dead_letters": 1, "breaker": "closed",
+            "group": "shop", "phase": "InCluster", "members": members, "waiting": 0, "due": 17,
+            "unread": 3, "pending": 20, "dead_letters": 1, "breaker": "closed",
             "offsets": [{"committed": 10, "end": 20}, {"committed": 5, "end": null}],
             "policy": { "levels_ms": [1000, 5000, 10000], "delays_ms": [10000] },
             "in_cluster": true,
         });
         let row: Vec<Cell> = COLUMNS.iter().map(|(_, shown)| shown(&group)).collect();
-        let expected = ["1 (+2 silent)", "10", "0", "17", "0", "3", "20", "1", "closed"];
+        let expected = ["1 (+2 silent)", "10", "0", "17", "3", "20", "1", "closed"];
         assert_eq!(row[2..], expected.map(|text| Cell::Text(text.to_owned())));
         let shown = lines(&group).join("\n");
-        assert!(shown.contains("20 pending: 0 waiting, 17 ready"), "{shown}");
+        assert!(shown.contains("20 pending: 0 waiting, 17 due"), "{shown}");
         assert!(shown.contains("delays 10s,"), "{shown}");
         assert!(!shown.contains("generation"), "the cluster's brokers know it: {shown}");
     }

@@ -17,7 +17,7 @@ use crate::admin::percent_encoded;
 use crate::config::{ms, parse_duration};
 
 /// The values of `--state`.
-const STATES: [&str; 5] = ["waiting", "ready", "inflight", "parked", "held"];
+const STATES: [&str; 4] = ["waiting", "due", "unread", "blocked"];
 
 const COLUMNS: [Column; 9] = [
     ("GROUP", |v| field(v, "group")),
@@ -63,7 +63,7 @@ const NOW: Verb = Verb {
     path: "/api/v1/retries/now",
     names: ("id", "ids"),
     done: "due now",
-    states: &["waiting", "ready", "parked"],
+    states: &["waiting", "due"],
 };
 
 const DELAY: Verb = Verb { path: "/api/v1/retries/delay", done: "delayed", ..NOW };

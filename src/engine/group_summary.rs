@@ -20,7 +20,7 @@ pub struct GroupSummary {
     /// Time of the oldest delivery that is not settled.
     pub oldest_out: Option<WallMs>,
     /// Due entries by the topic whose retry topic nobody reads, while another one is read.
-    pub unread: BTreeMap<Option<TopicName>, u64>,
+    pub unserved: BTreeMap<Option<TopicName>, u64>,
 }
 
 impl GroupSummary {
@@ -32,7 +32,7 @@ impl GroupSummary {
             due: store.count_due(group, now),
             first_due: store.next_due(group, None),
             oldest_out: store.oldest_out(group),
-            unread: mover.unread(group),
+            unserved: mover.unserved(group),
         }
     }
 }

@@ -93,28 +93,26 @@ metrics! {
         "Retries that a commit of the retry topic acknowledged";
     RECORDS_FAILED Counter "reprise_records_failed_total" ["group", "topic", "reason"]
         "Deliveries charged as failed";
-    RECORDS_INFLIGHT Gauge "reprise_records_inflight" ["group"]
-        "Retries delivered and not yet settled";
+    RECORDS_UNREAD Gauge "reprise_records_unread" ["group"]
+        "Retries in the retry topic, neither acknowledged nor failed";
     SEEK_BACKS Counter "reprise_seek_backs_total" ["group"]
         "Fetches of a member below its last delivery, of records that are not committed";
     FETCHES_UNATTRIBUTED Counter "reprise_fetches_unattributed_total" []
         "Fetches of ordinary topics attributed to no member of a group; they pass untouched";
     BATCHES_UNREADABLE Counter "reprise_batches_unreadable_total" []
         "Answers kept back because a failed record could not be taken out of its batch";
-    INFLIGHT_OLDEST Gauge "reprise_inflight_oldest_seconds" ["group"]
-        "Age of the oldest unsettled delivery";
+    UNREAD_OLDEST Gauge "reprise_unread_oldest_seconds" ["group"]
+        "Time since the release of the oldest unread retry";
 
     RETRIES_SCHEDULED Counter "reprise_retries_scheduled_total" ["group", "level"]
         "Retries accepted, by delay level";
     RETRIES_REDELIVERED Counter "reprise_retries_redelivered_total" ["group", "level"]
         "Retries delivered after their delay, by delay level";
     RECORDS_WAITING Gauge "reprise_records_waiting" ["group"] "Retries whose delay runs";
-    RECORDS_READY Gauge "reprise_records_ready" ["group"]
-        "Due retries of a group with a live subscriber to the retry topic";
-    RECORDS_PARKED Gauge "reprise_records_parked" ["group"]
-        "Due retries of a group without a live subscriber to the retry topic";
-    RECORDS_HELD Gauge "reprise_records_held" ["group"]
-        "Exhausted records held until the dead letters have room";
+    RECORDS_DUE Gauge "reprise_records_due" ["group"]
+        "Due retries that are not released: nobody reads the retry topic, or its window is full";
+    RECORDS_BLOCKED Gauge "reprise_records_blocked" ["group"]
+        "Exhausted records that wait until the dead letters have room";
     RECORDS_STALLED Gauge "reprise_stalled_records" ["group"]
         "First outstanding records of partitions, not committed for the consume timeout";
     RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]

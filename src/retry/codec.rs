@@ -77,7 +77,7 @@ mod tests {
             RetryState::Committed { at: AT },
             RetryState::Dead { at: AT },
             RetryState::Discarded { at: AT },
-            RetryState::Held { since, disposition: Disposition::MaxAttempts, charged: true },
+            RetryState::Blocked { since, disposition: Disposition::MaxAttempts, charged: true },
             RetryState::Discarding { since, died: WallMs(1) },
         ]
     }

@@ -82,7 +82,7 @@ pub enum RetryState {
     },
     /// Exhausted, and withheld by the dead-letter quota: not delivered again, last failure not
     /// charged.
-    Held {
+    Blocked {
         /// Time of the last failure.
         since: WallMs,
         /// Disposition of the dead letter to come.
@@ -111,22 +111,22 @@ pub enum RetryState {
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
     Waiting,
-    Inflight,
+    Unread,
     Committed,
     Dead,
     Discarded,
-    Held,
+    Blocked,
 }
 
 impl RetryState {
     pub fn kind(&self) -> StateKind {
         match self {
             Self::Waiting { .. } => StateKind::Waiting,
-            Self::Released { .. } => StateKind::Inflight,
+            Self::Released { .. } => StateKind::Unread,
             Self::Committed { .. } => StateKind::Committed,
             Self::Dead { .. } => StateKind::Dead,
             Self::Discarded { .. } | Self::Discarding { .. } => StateKind::Discarded,
-            Self::Held { .. } => StateKind::Held,
+            Self::Blocked { .. } => StateKind::Blocked,
         }
     }
 }
@@ -194,7 +194,7 @@ impl Entry {
     }
 
     /// Offset of the present delivery; `None` unless inflight.
-    pub fn inflight(&self) -> Option<RetryPlace> {
+    pub fn unread(&self) -> Option<RetryPlace> {
         match self.state {
             RetryState::Released { place, .. } => Some(place),
             _ => None,

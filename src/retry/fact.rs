@@ -77,7 +77,7 @@ evidence! {
     MemoryEnded "memory_ended" "the time to remember it is over";
     DeadLetterGone "dead_letter_gone" "the dead letter was deleted";
     Rescheduled "rescheduled" "the clock or the delay table was changed";
-    HeldEnded "held_ended" "there is room for it among the dead letters again";
+    Unblocked "unblocked" "there is room for it among the dead letters again";
     Imported "imported" "brought from another sidecar";
     SeekBack "seek_back" "its member asked for it again";
     CommitMarker "commit_marker" "a commit's metadata says that it failed";

@@ -87,7 +87,7 @@ pub enum NackOutcome {
         id: EntryId,
     },
     /// The record is exhausted and withheld until the dead-letter quota has room.
-    Held {
+    Blocked {
         /// The withheld entry.
         id: EntryId,
     },

@@ -245,7 +245,7 @@ fn letters_beyond_the_room_are_refused() {
     assert!(said.contains("line 4: refused: the group's dead letters have no room here"), "{said}");
     assert!(said.contains("2 imported, 0 known before, 1 refused"), "{said}");
     assert_eq!(dead(&target), 2);
-    assert_eq!(target.json("/api/v1/groups/shop")["held"], 0, "nothing is half taken");
+    assert_eq!(target.json("/api/v1/groups/shop")["blocked"], 0, "nothing is half taken");
     target.restart();
     let (code, said) = export.import(&target);
     assert!(code == 4 && said.contains("0 imported, 2 known before, 1 refused"), "{said}");

@@ -96,7 +96,7 @@ fn bulk_verbs_take_retries_that_are_due() {
         let nack = record.header("x-retry-delay-ms", delay);
         member.client.nack("shop", &format!("orders-0@{offset}"), nack);
     }
-    until("the first is due", || server.json("/api/v1/groups/shop")["ready"] == 1);
+    until("the first is due", || server.json("/api/v1/groups/shop")["due"] == 1);
     for (verb, time) in [("now", &[][..]), ("delay", &["--for", "2h"]), ("kill", &[])] {
         let all = [&["retry", verb, "shop", "--all"][..], time].concat();
         let plan = done(&server, &all);
@@ -280,7 +280,7 @@ fn retries_that_wait_are_hastened_delayed_and_ended() {
     let got = member.retry_once();
     assert_eq!(got.text(), "order-0");
     let (code, _, err) = cli(&server, &["retry", "now", "shop", &id(0)]);
-    assert_eq!((code, err.contains("the record is at a member")), (3, true), "{err}");
+    assert_eq!((code, err.contains("the record is in the retry topic")), (3, true), "{err}");
     done(&server, &["retry", "delay", "shop", &id(1), "--for", "6h"]);
     let due = server.json("/api/v1/retries?group=shop")["items"][1]["due_ms"].as_i64().unwrap();
     let before = list["items"][1]["due_ms"].as_i64().unwrap();

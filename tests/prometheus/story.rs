@@ -109,8 +109,8 @@ impl Story {
         until("five records are pending", || {
             let answer = body(&self.sidecar.get("/api/v1/overview"));
             let overview: Value = serde_json::from_str(&answer).unwrap();
-            let states = ["waiting", "ready", "parked", "inflight", "pending"];
-            states.map(|state| overview[state].as_u64().unwrap()) == [2, 0, 1, 2, 5]
+            let states = ["waiting", "due", "unread", "pending"];
+            states.map(|state| overview[state].as_u64().unwrap()) == [2, 1, 2, 5]
         });
     }
 
@@ -154,7 +154,7 @@ impl Story {
         assert_ne!(answer.error_code, 0);
     }
 
-    /// Group `away` has no member, so its due retry is parked.
+    /// Group `away` has no member, so its due retry is not released.
     fn park(&mut self) {
         let record = order(5).header("x-retry-delay-ms", "1");
         let answer = self.shop.client.nack("away", "orders-0@5", record);

@@ -17,7 +17,7 @@ pub fn hold(state: &LedgerSnapshot) {
             let other = places.insert((entry.group.clone(), *place), id);
             assert_eq!(other, None, "a place offset names one entry");
         }
-        if let Some(place) = entry.inflight() {
+        if let Some(place) = entry.unread() {
             assert_eq!(entry.places.last(), Some(&place), "the current hand-out is the last");
             assert_eq!(entry.expires, None, "a released retry waits for its commit");
         }

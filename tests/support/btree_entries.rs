@@ -37,9 +37,9 @@ impl Indexes {
             self.commits.insert(commit_key(origin, entry), id);
         }
         self.place.extend(entry.places.iter().map(|place| (*place, id)));
-        self.inflight.extend(entry.inflight().map(|place| (place, id)));
+        self.inflight.extend(entry.unread().map(|place| (place, id)));
         self.waiting.extend(entry.due().map(|due| (due, id)));
-        if entry.state.kind() == StateKind::Held {
+        if entry.state.kind() == StateKind::Blocked {
             self.held.insert(id);
         }
         if let RetryState::Waiting { level, .. } = entry.state {
@@ -57,7 +57,7 @@ impl Indexes {
         for place in &entry.places {
             self.place.remove(place);
         }
-        entry.inflight().map(|place| self.inflight.remove(&place));
+        entry.unread().map(|place| self.inflight.remove(&place));
         entry.due().map(|due| self.waiting.remove(&(due, entry.id)));
         self.held.remove(&entry.id);
         if let RetryState::Waiting { level, .. } = entry.state {
@@ -101,7 +101,7 @@ impl Entries for BTreeEntries {
         u64::try_from(due.count()).unwrap_or(u64::MAX)
     }
 
-    fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
+    fn blocked(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         let Some(indexes) = self.groups.get(group) else { return Vec::new() };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         indexes.held.range((from, Bound::Unbounded)).take(limit).copied().collect()
@@ -112,7 +112,7 @@ impl Entries for BTreeEntries {
         0
     }
 
-    fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId> {
+    fn unread(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId> {
         let Some(indexes) = self.groups.get(group) else { return Vec::new() };
         let last = *all_of(from.partition).end();
         indexes.inflight.range(from..=last).take(limit).map(|(_, id)| *id).collect()

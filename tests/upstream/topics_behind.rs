@@ -180,7 +180,7 @@ fn a_killed_sidecar_loses_no_retry_and_repeats_none() {
     let mut at = BTreeMap::new();
     assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
     retries(&mut member, &mut at, 1);
-    until("its release", || server.pending("shop")[0]["state"] == "inflight");
+    until("its release", || server.pending("shop")[0]["state"] == "unread");
 
     let again = server.killed();
     drop(server);

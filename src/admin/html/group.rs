@@ -210,7 +210,7 @@ fn retry_table(group: &GroupView, retries: &[RetryView], show: bool) -> Markup {
 }
 
 fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
-    let waits = ["waiting", "ready", "parked"].contains(&retry.state.as_str());
+    let waits = ["waiting", "due"].contains(&retry.state.as_str());
     html! {
         tr {
             td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }

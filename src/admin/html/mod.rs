@@ -110,10 +110,9 @@ fn refused(refusal: &Refusal) -> Response {
 fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
     let all = [
         ("waiting", states.waiting),
-        ("due now", states.ready),
-        ("parked", states.parked),
-        ("in flight", states.inflight),
-        ("held", states.held),
+        ("due", states.due),
+        ("unread", states.unread),
+        ("blocked", states.blocked),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }

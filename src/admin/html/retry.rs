@@ -19,7 +19,7 @@ use crate::admin::views::{RetryRecord, RetryView};
 use crate::model::utc;
 
 /// States in which an operator may act on a retry.
-const WAITS: [&str; 3] = ["waiting", "ready", "parked"];
+const WAITS: [&str; 2] = ["waiting", "due"];
 
 pub(in crate::admin) async fn retry<S: Source>(
     State(admin): State<Arc<Admin<S>>>,

@@ -38,7 +38,7 @@ pub enum FailedTaken {
         id: u64,
     },
     /// The record's retries are used up. It becomes a dead letter once the quota has room.
-    Held {
+    Blocked {
         /// The id of the entry.
         id: u64,
     },

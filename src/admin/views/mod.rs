@@ -127,6 +127,8 @@ pub struct GroupView {
     pub levels: Vec<LevelView>,
     /// Dead letters kept.
     pub dead_letters: u64,
+    /// Whether somebody reads a retry topic of the group.
+    pub is_read: bool,
     /// The reason why no member would receive a dead letter sent back, and the way out.
     pub no_receiver: Option<String>,
     /// Bytes of these dead letters.
@@ -249,7 +251,7 @@ pub struct RetryView {
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
     pub origin: Option<String>,
-    /// `waiting`, `ready`, `inflight`, `parked` or `held`.
+    /// `waiting`, `due`, `unread` or `blocked`.
     pub state: String,
     /// Failures charged so far.
     pub reconsume_times: u32,
@@ -257,7 +259,7 @@ pub struct RetryView {
     pub max_reconsume_times: u32,
     /// Level in the delay table, absent for exact delays.
     pub level: Option<u32>,
-    /// The due time, Unix ms; absent for `inflight` and `held`.
+    /// The due time, Unix ms; absent for `unread` and `blocked`.
     pub due_ms: Option<i64>,
     /// First failure, Unix ms.
     pub first_failed_ms: Option<i64>,

@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn states_are_coloured_and_line_up() {
         let state = |word: &str| vec![Cell::State(word.to_owned()), text("x")];
-        let shown = render(&["STATE", "K"], &[state("parked"), state("odd")], &terminal(80));
-        assert_eq!(shown, "STATE   K\n\x1b[31mparked\x1b[0m  x\nodd     x\n");
+        let shown = render(&["STATE", "K"], &[state("blocked"), state("odd")], &terminal(80));
+        assert_eq!(shown, "STATE    K\n\x1b[31mblocked\x1b[0m  x\nodd      x\n");
     }
 
     #[test]

@@ -100,14 +100,15 @@ fn colored(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
 /// The meaning of a state of retries, dead letters, jobs or groups.
 pub(super) fn tone(state: &str) -> Option<Tone> {
     match state {
-        "ready" | "inflight" | "running" | "done" | "Stable" | "InCluster" => Some(Tone::Good),
+        "unread" | "running" | "done" | "Stable" | "InCluster" => Some(Tone::Good),
         "waiting"
+        | "due"
         | "paused"
         | "redriven"
         | "PreparingRebalance"
         | "CompletingRebalance"
         | "Reconciling" => Some(Tone::Waits),
-        "parked" | "held" | "stopped" | "cancelled" | "Dead" => Some(Tone::Bad),
+        "blocked" | "stopped" | "cancelled" | "Dead" => Some(Tone::Bad),
         _ => None,
     }
 }
@@ -156,8 +157,8 @@ mod tests {
         assert!(colored(None, os("xterm")) && colored(os(""), None));
         assert!(!colored(os("1"), os("xterm")) && !colored(None, os("dumb")));
         let screen = TerminalScreen { has_color: true, ..TerminalScreen::default() };
-        assert_eq!(screen.state("parked"), "\x1b[31mparked\x1b[0m");
+        assert_eq!(screen.state("blocked"), "\x1b[31mblocked\x1b[0m");
         assert_eq!(screen.state("elsewhere"), "elsewhere");
-        assert_eq!(TerminalScreen::default().state("parked"), "parked");
+        assert_eq!(TerminalScreen::default().state("blocked"), "blocked");
     }
 }

@@ -11,7 +11,7 @@ use crate::model::GroupId;
 use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
 
 /// States of entries that are neither settled nor delivered.
-const WAITING: [StateKind; 2] = [StateKind::Waiting, StateKind::Held];
+const WAITING: [StateKind; 2] = [StateKind::Waiting, StateKind::Blocked];
 
 /// The new rules.
 struct PolicyReload(Policies);

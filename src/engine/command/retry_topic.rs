@@ -133,7 +133,7 @@ impl Request for Reopened {
             let partitions = store.partitions(&group).into_iter();
             let lost = partitions.filter(|of| topics.is_none_or(|topics| !topics.has(*of)));
             let source = |of: RetryPartition| {
-                let entry = store.get(store.inflight(&group, of.at(0), 1).pop()?)?;
+                let entry = store.get(store.unread(&group, of.at(0), 1).pop()?)?;
                 Some(entry.source().cloned().filter(|_| of.by_topic))
             };
             let sources: BTreeSet<Option<TopicName>> = lost.filter_map(source).collect();

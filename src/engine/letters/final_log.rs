@@ -188,7 +188,7 @@ fn word_of(evidence: Evidence) -> &'static str {
         Evidence::Nack => "produced-nack",
         Evidence::AdminNack => "admin-nack",
         Evidence::SeekBack | Evidence::MemberLost => "lost-delivery",
-        Evidence::HeldEnded => "dead-letter-quota",
+        Evidence::Unblocked => "dead-letter-quota",
         other => other.as_str(),
     }
 }

@@ -54,7 +54,7 @@ impl Fill {
             return;
         };
         let bytes = dead_letter_bytes(journal, render, group);
-        let held = ledger.counts(group).of(StateKind::Held);
+        let held = ledger.counts(group).of(StateKind::Blocked);
         let level = level(bytes, bytes_max, held);
         if !self.rises(group, level) {
             return;
@@ -62,14 +62,14 @@ impl Fill {
         if level == QuotaLevel::Full {
             tracing::warn!(
                 %group, bytes, bytes_max, held,
-                "R0543 the dead letters have no room: exhausted records are held, not delivered; \
-                 raise dead_letters.max_bytes and reload, or discard dead letters"
+                "R0543 the dead letters have no room: exhausted records are blocked, not \
+                 delivered; raise dead_letters.max_bytes and reload, or discard dead letters"
             );
         } else {
             tracing::warn!(
                 %group, bytes, bytes_max,
                 "R0544 the dead letters take 80 % of dead_letters.max_bytes; raise it before \
-                 exhausted records are held"
+                 exhausted records are blocked"
             );
         }
     }

@@ -150,13 +150,13 @@ pub(super) struct GroupTopics {
     turn: i64,
     scan: Scan,
     /// Due retries of each source that the running pass has found without a reader.
-    passing: UnreadSources,
+    passing: UnservedSources,
     /// Numbers of the last pass, as it ended.
-    unread: UnreadSources,
+    unserved: UnservedSources,
 }
 
 /// Numbers of due retries whose retry topic nobody reads, by source.
-pub(in crate::engine) type UnreadSources = BTreeMap<Option<TopicName>, u64>;
+pub(in crate::engine) type UnservedSources = BTreeMap<Option<TopicName>, u64>;
 
 #[derive(Debug)]
 pub(super) struct RetryTopic {
@@ -202,8 +202,8 @@ impl GroupTopics {
             sent: BTreeMap::new(),
             turn: 0,
             scan: Scan::default(),
-            passing: UnreadSources::new(),
-            unread: UnreadSources::new(),
+            passing: UnservedSources::new(),
+            unserved: UnservedSources::new(),
         }
     }
 
@@ -252,7 +252,7 @@ impl GroupTopics {
 
     /// The pass has looked at every due retry.
     fn end_pass(&mut self, now: MonoMs) -> NextSlice {
-        self.unread = std::mem::take(&mut self.passing);
+        self.unserved = std::mem::take(&mut self.passing);
         self.scan.end(now)
     }
 
@@ -371,8 +371,8 @@ impl Mover {
     }
 
     /// Due retries of the group that the last pass has found without a reader.
-    pub(super) fn unread(&self, group: &GroupId) -> UnreadSources {
-        self.groups.get(group).map(|topics| topics.unread.clone()).unwrap_or_default()
+    pub(super) fn unserved(&self, group: &GroupId) -> UnservedSources {
+        self.groups.get(group).map(|topics| topics.unserved.clone()).unwrap_or_default()
     }
 
     /// Due retries of the group may be released.

@@ -60,7 +60,7 @@ impl Request for UnseenTopics {
         let now = driver.clock.now();
         let store = driver.ledger.store();
         let waits = |group: &GroupId| {
-            store.count_due(group, now.wall) > 0 || store.counts(group).of(StateKind::Inflight) > 0
+            store.count_due(group, now.wall) > 0 || store.counts(group).of(StateKind::Unread) > 0
         };
         let groups = driver.mover.groups.iter();
         let waiting = groups

@@ -219,7 +219,7 @@ fn nothing_is_released_while_nobody_reads_the_topic() {
     assert_eq!((house.released(0), house.count(StateKind::Waiting)), (Vec::new(), 3));
     house.reads();
     house.step();
-    assert_eq!((house.released(0), house.count(StateKind::Inflight)), (origins(0..3), 3));
+    assert_eq!((house.released(0), house.count(StateKind::Unread)), (origins(0..3), 3));
     // The last reader is gone.
     assert!(house.fail(3..4, None));
     house.pass(READ_MS);
@@ -239,11 +239,11 @@ fn a_retry_is_never_early_and_its_commit_acknowledges_it() {
     house.pass(1);
     assert_eq!(house.released(0), origins(0..2));
     assert!(house.commit(0, 1));
-    assert_eq!((house.count(StateKind::Inflight), house.count(StateKind::Committed)), (1, 1));
+    assert_eq!((house.count(StateKind::Unread), house.count(StateKind::Committed)), (1, 1));
     house.running = None;
     house.disk.process_crash();
     assert!(house.start());
-    assert_eq!((house.count(StateKind::Inflight), house.count(StateKind::Committed)), (1, 1));
+    assert_eq!((house.count(StateKind::Unread), house.count(StateKind::Committed)), (1, 1));
     house.reads();
     house.pass(DELAY_MS);
     assert_eq!(house.released(0), origins(0..2), "nothing again");
@@ -263,7 +263,7 @@ fn a_full_window_holds_back_only_its_partition() {
     let (keyed, other) = if house.released(0).len() > WINDOW / 2 { (0, 1) } else { (1, 0) };
     let keyless = house.released(other).len();
     assert_eq!(keyless, 20, "they go where there is room");
-    assert_eq!(house.count(StateKind::Inflight), u64::try_from(WINDOW + keyless).unwrap());
+    assert_eq!(house.count(StateKind::Unread), u64::try_from(WINDOW + keyless).unwrap());
     let partition = i32::try_from(keyed).unwrap();
     assert!(house.commit(partition, 50));
     house.steps(4);

@@ -378,7 +378,7 @@ fn a_release_during_a_failure_counts_after_the_renewal() {
     house.recover();
     let entries = entries_of(&house.driver.ledger, &shop());
     let kinds: Vec<StateKind> = entries.iter().map(|entry| entry.state.kind()).collect();
-    assert_eq!(kinds, [StateKind::Inflight, StateKind::Inflight]);
+    assert_eq!(kinds, [StateKind::Unread, StateKind::Unread]);
 }
 
 #[test]

@@ -84,9 +84,9 @@ impl Entries for Store {
         COUNT_MAX
     }
 
-    fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
+    fn blocked(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         let Some(number) = self.number(group) else { return Vec::new() };
-        self.members(&RowKey::of_group(key::HELD, number), after, limit)
+        self.members(&RowKey::of_group(key::BLOCKED, number), after, limit)
     }
 
     /// Bytes of the log entry with the record, including about 100 bytes of fact.
@@ -94,7 +94,7 @@ impl Entries for Store {
         self.payload(id).map_or(0, |at| u64::from(at.len))
     }
 
-    fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId> {
+    fn unread(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId> {
         let group = self.groups.get(group).into_iter();
         let open = group.flat_map(|group| group.open_from(from));
         open.map(|(_, id)| id).take(limit).collect()
@@ -337,7 +337,7 @@ pub(super) fn origins_key(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Index<'a> {
     Member(EntryClass),
-    Held,
+    Blocked,
     /// With whether the group's commit has passed the origin.
     Origin(&'a Origin, bool),
     Place(RetryPlace),
@@ -349,8 +349,8 @@ enum Index<'a> {
 fn indexes(entry: &Entry) -> Vec<Index<'_>> {
     let mut found = Vec::with_capacity(5 + entry.places.len());
     found.push(Index::Member(EntryClass::of(entry.state.kind())));
-    if entry.state.kind() == StateKind::Held {
-        found.push(Index::Held);
+    if entry.state.kind() == StateKind::Blocked {
+        found.push(Index::Blocked);
     }
     let origin = entry.remembered_origin();
     found.extend(origin.map(|origin| Index::Origin(origin, entry.passed.is_some())));
@@ -365,7 +365,7 @@ impl Index<'_> {
         let of = |kind| RowKey::of_group(kind, group);
         match self {
             Self::Member(class) => RowKey::of_class(group, *class).id(id),
-            Self::Held => of(key::HELD).id(id),
+            Self::Blocked => of(key::BLOCKED).id(id),
             Self::Origin(origin, passed) => {
                 let origins = origins_key(group, &origin.topic, origin.partition, *passed);
                 origins.signed(origin.offset)
@@ -380,7 +380,9 @@ impl Index<'_> {
     fn value(&self, id: EntryId) -> ShortBytes {
         match self {
             Self::Origin(..) | Self::Place(_) => ShortBytes::from(&id.0.to_be_bytes()[..]),
-            Self::Member(_) | Self::Held | Self::Waiting(_) | Self::Expiry(_) => ShortBytes::new(),
+            Self::Member(_) | Self::Blocked | Self::Waiting(_) | Self::Expiry(_) => {
+                ShortBytes::new()
+            }
         }
     }
 }

@@ -74,7 +74,7 @@ impl StoredGroup {
             *self.counts.waiting.entry(level).or_default() += 1;
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
-        if let Some(place) = entry.inflight() {
+        if let Some(place) = entry.unread() {
             self.open.entry(place.partition).or_default().insert(place.offset, entry.id);
             self.stale.insert(place.partition);
         }
@@ -88,7 +88,7 @@ impl StoredGroup {
             lower(&mut self.counts.waiting, level);
         }
         lower(&mut self.counts.by_state, entry.state.kind());
-        if let Some(place) = entry.inflight() {
+        if let Some(place) = entry.unread() {
             let left = self.open.get_mut(&place.partition).is_some_and(|open| {
                 open.remove(&place.offset);
                 !open.is_empty()

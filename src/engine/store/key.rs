@@ -11,7 +11,7 @@
 //! o group topic partition passed? offset          → id     remembered origin
 //! n group class id                                →        all of a group
 //! k group topic partition rank key offset         → id     the line of a key
-//! h group id                                      →        held ones
+//! h group id                                      →        blocked ones
 //! F group shape                                   → shape of dead letters, and its counts
 //! f group shape id                                →        its dead letters
 //! T | D id                                        →        references into the log
@@ -32,7 +32,7 @@ pub(super) const WAITING: u8 = b'w';
 pub(super) const EXPIRY: u8 = b'x';
 pub(super) const ORIGIN: u8 = b'o';
 pub(super) const MEMBER: u8 = b'n';
-pub(super) const HELD: u8 = b'h';
+pub(super) const BLOCKED: u8 = b'h';
 /// The counts of one shape of dead letters.
 pub(super) const SHAPE: u8 = b'F';
 /// A dead letter of a shape.
@@ -66,7 +66,7 @@ impl EntryClass {
         match kind {
             StateKind::Dead => Self::Dead,
             StateKind::Committed | StateKind::Discarded => Self::Done,
-            StateKind::Waiting | StateKind::Inflight | StateKind::Held => Self::Open,
+            StateKind::Waiting | StateKind::Unread | StateKind::Blocked => Self::Open,
         }
     }
 }

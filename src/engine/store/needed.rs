@@ -46,7 +46,7 @@ impl Refs {
             RetryState::Committed { .. } | RetryState::Discarded { .. } => false,
             RetryState::Waiting { .. }
             | RetryState::Released { .. }
-            | RetryState::Held { .. }
+            | RetryState::Blocked { .. }
             | RetryState::Discarding { .. } => true,
         };
         if is_needed {

@@ -122,7 +122,7 @@ impl Store {
         let mut failed = BTreeSet::new();
         for entry in ids.into_iter().filter_map(|id| self.get(id)) {
             let is_over = entry.state.kind() == StateKind::Committed;
-            let current = entry.inflight().or(entry.places.last().copied().filter(|_| is_over));
+            let current = entry.unread().or(entry.places.last().copied().filter(|_| is_over));
             let within = entry.places.iter().filter(|place| (from..to).contains(place));
             failed.extend(within.copied().filter(|place| Some(*place) != current));
         }
@@ -134,7 +134,7 @@ impl Store {
     pub(in crate::engine) fn oldest_out(&self, group: &GroupId) -> Option<WallMs> {
         let partitions = self.partitions(group).into_iter();
         let first = partitions.filter_map(|partition| {
-            let id = self.inflight(group, partition.at(0), 1).pop()?;
+            let id = self.unread(group, partition.at(0), 1).pop()?;
             match self.get(id)?.state {
                 RetryState::Released { since, .. } => Some(since),
                 _ => None,

@@ -18,17 +18,15 @@ pub struct GroupGauges {
     pub topics: Vec<String>,
     pub retry_topics: Vec<String>,
     /// Retries delivered and not final.
-    pub inflight: u64,
-    /// Age of the oldest inflight retry, in seconds.
-    pub inflight_oldest_s: f64,
+    pub unread: u64,
+    /// Age of the oldest unread retry, in seconds.
+    pub unread_oldest_s: f64,
     /// Retries whose delay runs.
     pub waiting: u64,
-    /// Due retries with a live subscriber.
-    pub ready: u64,
-    /// Due retries without a live subscriber.
-    pub parked: u64,
+    /// Retries that are due and not released.
+    pub due: u64,
     /// Exhausted records withheld by the dead-letter quota.
-    pub held: u64,
+    pub blocked: u64,
     /// First outstanding records not committed for `consume_timeout`.
     pub stalled: u64,
     /// Retries whose delay runs or that are due: (level, number).
@@ -48,14 +46,13 @@ pub struct GroupGauges {
 }
 
 /// Metric families that a snapshot replaces.
-const FAMILIES: [&Def; 16] = [
+const FAMILIES: [&Def; 15] = [
     &names::GROUP_MEMBERS,
-    &names::RECORDS_INFLIGHT,
-    &names::INFLIGHT_OLDEST,
+    &names::RECORDS_UNREAD,
+    &names::UNREAD_OLDEST,
     &names::RECORDS_WAITING,
-    &names::RECORDS_READY,
-    &names::RECORDS_PARKED,
-    &names::RECORDS_HELD,
+    &names::RECORDS_DUE,
+    &names::RECORDS_BLOCKED,
     &names::RECORDS_STALLED,
     &names::RECORDS_BY_LEVEL,
     &names::BREAKER_OPEN,
@@ -80,11 +77,10 @@ impl Metrics {
             let group = self.group(&names::GROUP_MEMBERS, &state.group);
             for (def, value) in [
                 (&names::GROUP_MEMBERS, state.members),
-                (&names::RECORDS_INFLIGHT, state.inflight),
+                (&names::RECORDS_UNREAD, state.unread),
                 (&names::RECORDS_WAITING, state.waiting),
-                (&names::RECORDS_READY, state.ready),
-                (&names::RECORDS_PARKED, state.parked),
-                (&names::RECORDS_HELD, state.held),
+                (&names::RECORDS_DUE, state.due),
+                (&names::RECORDS_BLOCKED, state.blocked),
                 (&names::RECORDS_STALLED, state.stalled),
                 (&names::BREAKER_OPEN, u64::from(state.breaker_open)),
                 (&names::DLQ_RECORDS, state.dead),
@@ -99,7 +95,7 @@ impl Metrics {
             for (level, n) in &state.levels {
                 self.plus(&names::RECORDS_BY_LEVEL, &[group, &level_label(*level)], float(*n));
             }
-            self.at_least(&names::INFLIGHT_OLDEST, group, state.inflight_oldest_s);
+            self.at_least(&names::UNREAD_OLDEST, group, state.unread_oldest_s);
             self.at_least(&names::RETRY_OVERDUE, group, state.overdue_s);
             let oldest = oldest_dead.entry(group).or_insert(state.dead_oldest_s);
             if state.dead_oldest_s > 0.0 && (*oldest <= 0.0 || state.dead_oldest_s < *oldest) {

@@ -61,17 +61,17 @@ mod tests {
             }
             let waits = ledger.store.due(group, WallMs(i64::MAX), usize::MAX).contains(id);
             assert_eq!(waits, entry.due().is_some(), "waiting entries are in the queue: {entry:?}");
-            let held = ledger.store.held(group, None, usize::MAX).contains(id);
+            let held = ledger.store.blocked(group, None, usize::MAX).contains(id);
             assert_eq!(
                 held,
-                entry.state.kind() == StateKind::Held,
+                entry.state.kind() == StateKind::Blocked,
                 "held ones are found: {entry:?}"
             );
             if held {
                 let look = ledger.room.due(WallMs(i64::MAX)).any(|(looked, _)| looked == group);
                 assert!(look, "nothing is held for ever");
             }
-            if let Some(place) = entry.inflight() {
+            if let Some(place) = entry.unread() {
                 assert_eq!(
                     entry.places.last(),
                     Some(&place),

@@ -57,11 +57,11 @@ pub trait Entries {
     /// Number of waiting entries due at or before `now`.
     fn count_due(&self, group: &GroupId, now: WallMs) -> u64;
     /// Held entries of the group with an id above `after`, by id.
-    fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
+    fn blocked(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
     /// Approximate size of the entry's record.
     fn record_bytes(&self, id: EntryId) -> u64;
     /// Inflight entries of the partition of `from`, from that offset on, in order.
-    fn inflight(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId>;
+    fn unread(&self, group: &GroupId, from: RetryPlace, limit: usize) -> Vec<EntryId>;
     /// Number of inflight entries of the partition.
     fn open(&self, group: &GroupId, of: RetryPartition) -> usize;
     /// Entries whose [`Entry::expires`] is at or before `now`, by (expires, id).

@@ -25,7 +25,7 @@ impl<S: Entries> Ledger<S> {
         charged: bool,
         record_bytes: u64,
     ) -> Entry {
-        entry.state = RetryState::Held { since: self.wall(), disposition, charged };
+        entry.state = RetryState::Blocked { since: self.wall(), disposition, charged };
         entry.expires = None;
         match self.ended(&entry, record_bytes) {
             Some(ended) => ended,
@@ -35,7 +35,7 @@ impl<S: Entries> Ledger<S> {
 
     /// The withheld entry in its final state; `None` while the quota has no room.
     fn ended(&self, held: &Entry, record_bytes: u64) -> Option<Entry> {
-        let RetryState::Held { since, disposition, charged } = held.state else { return None };
+        let RetryState::Blocked { since, disposition, charged } = held.state else { return None };
         let keep = self.ladder(held).keep_dead_letters;
         if keep && !self.has_room(&held.group, record_bytes) {
             return None;
@@ -57,7 +57,7 @@ impl<S: Entries> Ledger<S> {
         let is_bounded = self.policy(&entry.group).dead_letters_bytes_max.is_some();
         match entry.state {
             RetryState::Dead { .. } if is_bounded => self.room.take(&entry.group, record_bytes),
-            RetryState::Held { .. } => self.room.hold(&entry.group, self.wall()),
+            RetryState::Blocked { .. } => self.room.hold(&entry.group, self.wall()),
             _ => {}
         }
     }
@@ -84,7 +84,7 @@ impl<S: Entries> Ledger<S> {
         if is_full {
             return self.is_holding(group).then_some(QuotaCheck { at: later, after });
         }
-        let ids = self.store.held(group, after, LOOK_MAX);
+        let ids = self.store.blocked(group, after, LOOK_MAX);
         let (mut last, mut ended, mut bytes) = (after, false, 0_u64);
         for id in &ids {
             last = Some(*id);
@@ -93,7 +93,7 @@ impl<S: Entries> Ledger<S> {
             let Some(entry) = self.ended(&held, record_bytes) else { continue };
             ended = true;
             self.note_end(&entry, record_bytes);
-            self.record(entry, Evidence::HeldEnded, None, PayloadChange::Keeps);
+            self.record(entry, Evidence::Unblocked, None, PayloadChange::Keeps);
             bytes = bytes.saturating_add(record_bytes);
             if bytes >= LOOK_BYTES_MAX {
                 break;
@@ -109,7 +109,7 @@ impl<S: Entries> Ledger<S> {
     }
 
     fn is_holding(&self, group: &GroupId) -> bool {
-        !self.store.held(group, None, 1).is_empty()
+        !self.store.blocked(group, None, 1).is_empty()
     }
 
     pub(super) fn has_room(&self, group: &GroupId, record_bytes: u64) -> bool {

@@ -80,7 +80,7 @@ impl<S: Entries> Ledger<S> {
         for group in self.store.groups() {
             let first = self.store.next_due(&group, None);
             self.wakes.set(&group, first);
-            if self.store.counts(&group).of(StateKind::Held) > 0 {
+            if self.store.counts(&group).of(StateKind::Blocked) > 0 {
                 self.room.hasten(&group, now.wall);
             }
         }

@@ -61,7 +61,7 @@ impl<S: Entries> Ledger<S> {
                 return self.forget(id, Evidence::Reset);
             }
             StateKind::Dead => entry.superseded = true,
-            StateKind::Waiting | StateKind::Inflight | StateKind::Held => entry.passed = None,
+            StateKind::Waiting | StateKind::Unread | StateKind::Blocked => entry.passed = None,
         }
         self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
     }
@@ -71,7 +71,7 @@ impl<S: Entries> Ledger<S> {
         let entry = self.store.get(id).filter(|entry| entry.state.kind() == StateKind::Dead);
         let Some(entry) = entry else { return };
         self.forget(id, Evidence::DeadLetterGone);
-        if self.store.counts(&entry.group).of(StateKind::Held) > 0 {
+        if self.store.counts(&entry.group).of(StateKind::Blocked) > 0 {
             self.room.hasten(&entry.group, self.wall());
         }
     }

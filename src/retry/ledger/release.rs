@@ -65,7 +65,7 @@ impl<S: Entries> Ledger<S> {
         let is_lost =
             |of: &RetryPartition| of.by_topic == source.is_some() && !streams.contains(&of.stream);
         for partition in partitions.filter(is_lost) {
-            for id in self.store.inflight(group, partition.at(0), usize::MAX) {
+            for id in self.store.unread(group, partition.at(0), usize::MAX) {
                 let Some(mut entry) = self.store.get(id) else { continue };
                 if source.is_none() || entry.source() == source {
                     entry.state = RetryState::Waiting { due, delay_ms: 0, level: None };
@@ -79,9 +79,9 @@ impl<S: Entries> Ledger<S> {
     fn released_below(&self, group: &GroupId, end: RetryPlace) -> Vec<EntryId> {
         let is_below = |id: &EntryId| {
             let entry = self.store.get(*id);
-            entry.and_then(|entry| entry.inflight()).is_some_and(|place| place < end)
+            entry.and_then(|entry| entry.unread()).is_some_and(|place| place < end)
         };
-        let released = self.store.inflight(group, end.partition.at(0), usize::MAX);
+        let released = self.store.unread(group, end.partition.at(0), usize::MAX);
         released.into_iter().take_while(is_below).collect()
     }
 

@@ -52,7 +52,7 @@ impl<S: Entries> Ledger<S> {
         settling: &ExhaustedRecord,
         place: Option<RetryPlace>,
     ) {
-        if entry.inflight() != place {
+        if entry.unread() != place {
             let outcome = NackOutcome::Nothing { id: entry.id };
             return self.answer(LedgerAnswer::Nacked(vec![outcome]));
         }

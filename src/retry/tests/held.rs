@@ -25,8 +25,8 @@ impl Rig {
         self.advance(0);
     }
 
-    fn held(&self) -> u64 {
-        self.count(StateKind::Held)
+    fn blocked(&self) -> u64 {
+        self.count(StateKind::Blocked)
     }
 
     fn dead(&self) -> u64 {
@@ -37,12 +37,12 @@ impl Rig {
 #[test]
 fn an_exhausted_record_over_the_quota_is_held_uncharged() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..bounded(TWO) });
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     rig.tell(TWO);
     let last = Nack { reason: Some("no stock".into()), ..sized(fail_delivery(place)) };
     let outcome = rig.nack(last.clone()).unwrap();
     let entry = rig.only();
-    assert_eq!(outcome, NackOutcome::Held { id: entry.id });
+    assert_eq!(outcome, NackOutcome::Blocked { id: entry.id });
     assert_eq!((entry.reconsume_times, entry.reason.as_deref()), (1, Some("no stock")));
     assert_eq!((entry.due(), entry.expires, entry.is_settled()), (None, None, false));
     // A repeated nack changes nothing, also from another sidecar's topic.
@@ -65,7 +65,7 @@ fn room_in_the_quota_ends_a_hold_within_30_seconds() {
     rig.nack(Nack { reason: Some("why".into()), ..sized(fail(1)) }).unwrap();
     rig.tell(0);
     rig.advance(29_999);
-    assert_eq!((rig.held(), rig.dead()), (1, 0), "not before");
+    assert_eq!((rig.blocked(), rig.dead()), (1, 0), "not before");
     rig.advance(1);
     let entry = rig.only();
     assert_eq!(entry.state, RetryState::Dead { at: failed.plus(30_000) });
@@ -73,7 +73,7 @@ fn room_in_the_quota_ends_a_hold_within_30_seconds() {
     assert_eq!(entry.history, [(failed, Disposition::MaxAttempts)]);
     assert_eq!(entry.reason.as_deref(), Some("why"));
     let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
-    assert_eq!(cause.evidence, Evidence::HeldEnded);
+    assert_eq!(cause.evidence, Evidence::Unblocked);
     assert_eq!(rig.ledger.poll_timeout(), None, "nothing left to look at");
 }
 
@@ -86,7 +86,7 @@ fn a_recheck_without_room_writes_nothing_and_repeats() {
     for _ in 0..100 {
         rig.advance(30_000);
     }
-    assert_eq!((rig.journal.len(), rig.held()), (facts, 1));
+    assert_eq!((rig.journal.len(), rig.blocked()), (facts, 1));
     rig.tell(0);
     rig.advance(30_000);
     assert_eq!(rig.dead(), 1);
@@ -97,11 +97,11 @@ fn batches_and_rechecks_never_exceed_the_quota() {
     let mut rig = Rig::new(bounded(TWO));
     rig.tell(0);
     rig.nacks("shop", (0..5).map(|n| sized(fail(n))).collect());
-    assert_eq!((rig.dead(), rig.held()), (2, 3));
+    assert_eq!((rig.dead(), rig.blocked()), (2, 3));
     rig.tell(TWO / 2);
     rig.advance(30_000);
-    assert_eq!((rig.dead(), rig.held()), (3, 2), "the first held goes first");
-    let held: Vec<EntryId> = rig.entries_in(StateKind::Held).iter().map(|e| e.id).collect();
+    assert_eq!((rig.dead(), rig.blocked()), (3, 2), "the first held goes first");
+    let held: Vec<EntryId> = rig.entries_in(StateKind::Blocked).iter().map(|e| e.id).collect();
     assert_eq!(held, [EntryId(3), EntryId(4)]);
 }
 
@@ -111,7 +111,7 @@ fn a_record_over_the_quota_does_not_block_smaller_ones() {
     rig.tell(0);
     let large = Nack { record_bytes: TWO, ..fail(1) };
     rig.nacks("shop", vec![large, sized(fail(2))]);
-    assert_eq!((rig.dead(), rig.held()), (1, 1));
+    assert_eq!((rig.dead(), rig.blocked()), (1, 1));
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn other_groups_and_groups_without_a_bound_are_not_touched() {
     let mut rig = Rig::with(Policies::new(max(0), groups));
     rig.nacks("shop", vec![sized(fail(1))]);
     rig.nacks("other", vec![sized(fail(1))]);
-    assert_eq!(rig.held(), 1);
+    assert_eq!(rig.blocked(), 1);
     let other = rig.ledger.counts(&"other".into());
-    assert_eq!((other.of(StateKind::Held), other.of(StateKind::Dead)), (0, 1));
+    assert_eq!((other.of(StateKind::Blocked), other.of(StateKind::Dead)), (0, 1));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn held_records_are_rechecked_after_a_restart() {
 fn a_delayed_record_as_dead_letter_counts_no_failure() {
     let mut rig = Rig::new(bounded(1));
     rig.nack(sized(level(Nack::of(NackTarget::Nothing), -1))).unwrap();
-    assert_eq!((rig.held(), rig.only().reconsume_times), (1, 0));
+    assert_eq!((rig.blocked(), rig.only().reconsume_times), (1, 0));
     rig.reload(bounded(TWO));
     let entry = rig.only();
     assert_eq!((rig.dead(), entry.reconsume_times, entry.first_failed), (1, 0, None));
@@ -166,12 +166,12 @@ fn a_delayed_record_as_dead_letter_counts_no_failure() {
 fn many_held_records_leave_in_bounded_batches() {
     let mut rig = Rig::new(bounded(1));
     rig.nacks("shop", (0..600).map(|n| sized(fail(n))).collect());
-    assert_eq!(rig.held(), 600);
+    assert_eq!(rig.blocked(), 600);
     rig.reload(max(0));
-    assert_eq!((rig.dead(), rig.held()), (256, 344));
+    assert_eq!((rig.dead(), rig.blocked()), (256, 344));
     rig.advance(1);
     rig.advance(1);
-    assert_eq!((rig.dead(), rig.held()), (600, 0));
+    assert_eq!((rig.dead(), rig.blocked()), (600, 0));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_dead_letter_that_goes_makes_room_at_once() {
     let mut rig = Rig::new(bounded(TWO / 2));
     rig.tell(0);
     rig.nacks("shop", vec![sized(fail(1)), sized(fail(2))]);
-    assert_eq!((rig.dead(), rig.held()), (1, 1));
+    assert_eq!((rig.dead(), rig.blocked()), (1, 1));
     rig.send(LedgerInput::DeadLetterGone { id: EntryId(0) });
     rig.tell(0);
     rig.advance(0);

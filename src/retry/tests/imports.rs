@@ -86,7 +86,7 @@ fn a_letter_without_room_or_keeping_is_refused() {
     let outcomes = rig.import((1..=3).map(large).collect());
     let taken = outcomes.iter().filter(|one| matches!(one, ImportOutcome::Imported { .. }));
     assert_eq!((taken.count(), outcomes[2]), (2, ImportOutcome::Refused(BadImport::NoRoom)));
-    assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Held)), (2, 0));
+    assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Blocked)), (2, 0));
     let mut none = Rig::new(Policy { keep_dead_letters: false, ..Policy::default() });
     let facts = none.journal.len();
     let refused = none.import(vec![letter(Some(1))]);

@@ -48,7 +48,7 @@ fn a_repeated_commit_marker_charges_nothing() {
 #[test]
 fn a_retry_named_by_its_delivery_is_charged_once() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     let answer = marked(&mut rig, vec![fail_delivery(place)]);
     assert!(matches!(answer, LedgerAnswer::Nacked(_)));
     assert_eq!(rig.only().reconsume_times, 2);

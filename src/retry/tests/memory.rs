@@ -8,7 +8,7 @@ const TIMEOUT_MS: u64 = 900_000;
 #[test]
 fn a_settled_entry_is_forgotten_after_the_consume_timeout() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     rig.acknowledge(place);
     rig.advance(10 * TIMEOUT_MS);
     assert_eq!(rig.count(StateKind::Committed), 1, "not while the origin is not passed");
@@ -25,7 +25,7 @@ fn a_settled_entry_is_forgotten_after_the_consume_timeout() {
 #[test]
 fn an_earlier_commit_starts_the_memory_with_the_acknowledgement() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     rig.origin_commit(9);
     rig.advance(60_000);
     rig.acknowledge(place);
@@ -79,7 +79,7 @@ fn only_a_dead_letter_can_be_gone() {
 #[test]
 fn a_reset_forgets_settled_origins_and_counts_from_zero() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(5);
+    let (place, _) = rig.unread(5);
     rig.acknowledge(place);
     rig.origin_commit(6);
     rig.origin_commit(5);
@@ -121,7 +121,7 @@ fn a_reset_or_skip_keeps_pending_retries() {
 #[test]
 fn a_recreated_topic_starts_empty_and_old_retries_still_come() {
     let mut rig = Rig::new(max(1));
-    let (place, _) = rig.inflight(3);
+    let (place, _) = rig.unread(3);
     rig.acknowledge(place);
     rig.nack(level(fail(4), -1)).unwrap();
     rig.nack(fail(5)).unwrap();

@@ -164,7 +164,7 @@ impl Rig {
     }
 
     /// Nacks `orders-0@offset` and releases its retry once it is due.
-    fn inflight(&mut self, offset: i64) -> (RetryPlace, Entry) {
+    fn unread(&mut self, offset: i64) -> (RetryPlace, Entry) {
         self.nack(fail(offset)).unwrap();
         self.advance(10_000);
         self.release_one()

@@ -170,7 +170,7 @@ fn a_waiting_retry_is_hastened_delayed_or_ended() {
     let (place, taken) = rig.release_one();
     assert_eq!(taken.reconsume_times, 1, "no failure is charged");
     for action in [Action::RetryNow, Action::DelayUntil(at), Action::DeadLetterNow] {
-        assert_eq!(rig.act(action), Outcome::Refused(StateKind::Inflight));
+        assert_eq!(rig.act(action), Outcome::Refused(StateKind::Unread));
     }
     rig.nack(fail_delivery(place)).unwrap();
     assert_eq!(rig.act(Action::DeadLetterNow), Outcome::Done);

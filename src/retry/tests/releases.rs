@@ -20,7 +20,7 @@ fn commits_acknowledge_earlier_deliveries_of_their_stream() {
 #[test]
 fn an_explicit_failure_is_never_withdrawn_by_a_commit() {
     let mut rig = Rig::new(Policy::default());
-    let (handed, _) = rig.inflight(1);
+    let (handed, _) = rig.unread(1);
     rig.nack(fail_delivery(handed)).unwrap();
     assert_eq!(rig.commit(after(handed)), 0);
     rig.origin_commit(50);
@@ -45,7 +45,7 @@ fn a_batch_of_nacks_fails_a_record_once() {
 #[test]
 fn retries_of_a_lost_topic_are_due_again_uncharged() {
     let mut rig = Rig::new(Policy::default());
-    let (_, before) = rig.inflight(1);
+    let (_, before) = rig.unread(1);
     let served = |streams| LedgerInput::RetryTopicServed { group: shop(), source: None, streams };
     rig.send(served(vec![STREAM]));
     assert_eq!(rig.only(), before);

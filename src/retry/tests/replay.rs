@@ -161,7 +161,7 @@ impl Script {
                     assert!(entry.reconsume_times <= before.reconsume_times + 1);
                     assert!(entry.handouts >= before.handouts);
                     assert_eq!(entry.origin, before.origin);
-                    if let RetryState::Held { .. } = entry.state {
+                    if let RetryState::Blocked { .. } = entry.state {
                         assert_eq!(entry.reconsume_times, before.reconsume_times);
                         assert_eq!(entry.handouts, before.handouts, "held ones stay");
                     }
@@ -195,7 +195,7 @@ impl Script {
             self.rig.commit(RetryPlace::in_stream(0, STREAM, self.rig.next));
         }
         let counts = self.rig.ledger.counts(&shop());
-        let pending = [StateKind::Waiting, StateKind::Inflight, StateKind::Held];
+        let pending = [StateKind::Waiting, StateKind::Unread, StateKind::Blocked];
         let pending: u64 = pending.into_iter().map(|kind| counts.of(kind)).sum();
         assert_eq!(pending, 0, "whatever happened, every retry is delivered in the end");
         end

@@ -28,7 +28,7 @@ impl Rig {
 #[test]
 fn counts_and_released_retries_survive_a_restart() {
     let mut rig = Rig::new(Policy::default());
-    let (place, entry) = rig.inflight(1);
+    let (place, entry) = rig.unread(1);
     rig.restart(Policy::default(), 5_000);
     assert_eq!((rig.release(), rig.only()), (Vec::new(), entry));
     rig.nack(fail_delivery(place)).unwrap();
@@ -38,7 +38,7 @@ fn counts_and_released_retries_survive_a_restart() {
 #[test]
 fn a_restart_with_the_same_rules_writes_nothing() {
     let mut rig = Rig::new(Policy::default());
-    rig.inflight(1);
+    rig.unread(1);
     rig.nack(fail(2)).unwrap();
     let facts = rig.journal.len();
     rig.restart(Policy::default(), 0);
@@ -68,7 +68,7 @@ fn a_clock_set_back_over_a_restart_strands_nothing() {
     rig.release_one();
     rig.restart(Policy::default(), -year_ms);
     rig.advance(900_000);
-    assert_eq!(rig.count(StateKind::Inflight), 1, "it stays released");
+    assert_eq!(rig.count(StateKind::Unread), 1, "it stays released");
 }
 
 #[test]

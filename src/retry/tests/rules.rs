@@ -166,7 +166,7 @@ fn a_changed_topic_rule_applies_to_waiting_retries() {
 fn a_failure_after_max_elapsed_is_the_last() {
     let policy = Policy { max_elapsed_ms: Some(40_000), ..Policy::default() };
     let mut rig = Rig::new(policy);
-    let (first, _) = rig.inflight(1);
+    let (first, _) = rig.unread(1);
     rig.advance(29_999);
     rig.nack(fail_delivery(first)).unwrap();
     assert_eq!(rig.only().reconsume_times, 2, "39 999 ms after the first failure");

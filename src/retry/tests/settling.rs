@@ -93,7 +93,7 @@ fn a_finalized_suspect_over_the_quota_is_held() {
     let policy = Policy { dead_letters_bytes_max: Some(50), ..Policy::default() };
     let mut rig = Rig::new(policy);
     let outcome = settle(&mut rig, false);
-    assert_eq!(outcome, NackOutcome::Held { id: rig.only().id });
+    assert_eq!(outcome, NackOutcome::Blocked { id: rig.only().id });
     assert_eq!(rig.only().reconsume_times, 2, "its last failure counts with its end");
 }
 

@@ -10,7 +10,7 @@ fn id(outcome: NackOutcome) -> u64 {
         NackOutcome::Scheduled { id, .. }
         | NackOutcome::Dead { id }
         | NackOutcome::Discarded { id }
-        | NackOutcome::Held { id }
+        | NackOutcome::Blocked { id }
         | NackOutcome::Nothing { id } => id.0,
     }
 }
@@ -37,14 +37,14 @@ fn assert_charged(rig: &mut Rig, nack: Nack) {
 #[test]
 fn a_nack_of_an_open_delivery_is_charged() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     assert_charged(&mut rig, fail_delivery(place));
 }
 
 #[test]
 fn a_nack_reopens_a_lately_committed_delivery() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     rig.acknowledge(place);
     assert_eq!(rig.count(StateKind::Committed), 1);
     rig.advance(TIMEOUT_MS);
@@ -56,7 +56,7 @@ fn a_nack_reopens_a_lately_committed_delivery() {
 #[test]
 fn a_nack_of_a_long_committed_delivery_is_refused() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     rig.acknowledge(place);
     rig.advance(TIMEOUT_MS + 1);
     assert_eq!(rig.count(StateKind::Committed), 1, "the origin is not passed: remembered");
@@ -66,7 +66,7 @@ fn a_nack_of_a_long_committed_delivery_is_refused() {
 #[test]
 fn an_older_delivery_is_acknowledged_in_every_state() {
     let mut rig = Rig::new(max(2));
-    let (first, _) = rig.inflight(1);
+    let (first, _) = rig.unread(1);
     rig.nack(fail_delivery(first)).unwrap();
     assert_acknowledged(&mut rig, fail_delivery(first)); // waiting
     rig.advance(30_000);
@@ -96,7 +96,7 @@ fn a_nack_of_an_unknown_origin_creates_an_entry() {
 #[test]
 fn a_nacked_origin_inflight_is_charged_once_committed_past() {
     let mut rig = Rig::new(Policy::default());
-    rig.inflight(1);
+    rig.unread(1);
     assert_acknowledged(&mut rig, fail(1));
     assert_acknowledged(&mut rig, Nack { committed: Some(1), ..fail(1) });
     rig.origin_commit(1);
@@ -129,7 +129,7 @@ fn the_true_origin_of_anything_else_is_acknowledged() {
 #[test]
 fn nacks_of_unknown_deliveries_and_other_groups_are_refused() {
     let mut rig = Rig::new(Policy::default());
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     assert_eq!(rig.nack(fail_delivery(after(place))), Err(BadNack::NotRemembered));
     let answer = rig.nacks("other", vec![fail_delivery(place)]);
     assert_eq!(answer, LedgerAnswer::BadNacks(vec![(0, BadNack::NotRemembered)]));
@@ -144,7 +144,7 @@ fn missing_bytes_matter_only_for_new_entries() {
     assert_eq!(rig.nack(gone(fail(1))), Err(BadNack::BytesGone));
     let nothing = Nack { bytes: Bytes::ReferenceOk, ..Nack::of(NackTarget::Nothing) };
     assert_eq!(rig.nack(nothing), Err(BadNack::ReferenceWithoutOrigin));
-    let (place, _) = rig.inflight(1);
+    let (place, _) = rig.unread(1);
     assert_charged(&mut rig, gone(fail_delivery(place)));
     assert_acknowledged(&mut rig, gone(fail(1)));
 }

@@ -29,7 +29,7 @@ fn taken(outcome: Option<NackOutcome>) -> FailedTaken {
         NackOutcome::Scheduled { id, due } => FailedTaken::Scheduled { id: id.0, due_ms: due.0 },
         NackOutcome::Dead { id } => FailedTaken::Dead { id: id.0 },
         NackOutcome::Discarded { id } => FailedTaken::Discarded { id: id.0 },
-        NackOutcome::Held { id } => FailedTaken::Held { id: id.0 },
+        NackOutcome::Blocked { id } => FailedTaken::Blocked { id: id.0 },
         NackOutcome::Nothing { id } => FailedTaken::Known { id: id.0 },
     }
 }

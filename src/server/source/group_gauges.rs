@@ -36,12 +36,11 @@ impl AdminSource {
             ..GroupGauges::default()
         };
         let Some(known) = known else { return gauge };
-        let states = states(&self.router, known);
+        let states = states(known);
         gauge.waiting = states.waiting;
-        gauge.ready = states.ready;
-        gauge.parked = states.parked;
-        gauge.inflight = states.inflight;
-        gauge.held = states.held;
+        gauge.due = states.due;
+        gauge.unread = states.unread;
+        gauge.blocked = states.blocked;
         gauge.levels = known
             .counts
             .waiting
@@ -50,7 +49,7 @@ impl AdminSource {
             .collect();
         let overdue_ms = known.first_due.map_or(0, |due| now.since(due));
         gauge.overdue_s = seconds(overdue_ms);
-        gauge.inflight_oldest_s = known.oldest_out.map_or(0.0, |since| seconds(now.since(since)));
+        gauge.unread_oldest_s = known.oldest_out.map_or(0.0, |since| seconds(now.since(since)));
         gauge
     }
 }

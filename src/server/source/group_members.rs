@@ -40,17 +40,13 @@ impl MembershipView {
 }
 
 /// Failed records of a group by state.
-pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCounts {
+pub(super) fn states(known: &engine::GroupSummary) -> StateCounts {
     let of = |kind| known.counts.of(kind);
-    let has_reader = router.is_retry_read(&known.group);
-    let unread = known.unread.values().sum::<u64>().min(known.due);
-    let parked = if has_reader { unread } else { known.due };
     StateCounts {
         waiting: of(StateKind::Waiting).saturating_sub(known.due),
-        ready: known.due - parked,
-        parked,
-        inflight: of(StateKind::Inflight),
-        held: of(StateKind::Held),
+        due: known.due,
+        unread: of(StateKind::Unread),
+        blocked: of(StateKind::Blocked),
     }
 }
 

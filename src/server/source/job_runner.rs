@@ -121,7 +121,7 @@ async fn outcomes(router: &Router, job: &Job) -> Result<RedriveOutcomes, EngineE
             Some((StateKind::Committed, _)) => found.acknowledged += 1,
             // A forgotten record has no proof of its success: its new letter may be deleted.
             None
-            | Some((StateKind::Dead | StateKind::Discarded | StateKind::Held, _) | (_, 1..)) => {
+            | Some((StateKind::Dead | StateKind::Discarded | StateKind::Blocked, _) | (_, 1..)) => {
                 found.failed += 1;
             }
             Some(_) => found.pending.push(*id),

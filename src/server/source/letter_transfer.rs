@@ -40,7 +40,7 @@ impl AdminSource {
     pub(in crate::server) async fn pending(&self) -> Result<DrainView, Unavailable> {
         let known = self.router.engine.groups().await?;
         let delayed = self.router.engine.delayed_totals().await?;
-        let groups = known.iter().map(|known| self.part(known));
+        let groups = known.iter().map(part);
         let groups: Vec<DrainGroup> =
             groups.filter(|group| group.states.pending() > 0 || group.dead_letters > 0).collect();
         let due = groups.iter().filter_map(|group| group.next_due_ms);
@@ -56,15 +56,6 @@ impl AdminSource {
             more_groups: number(groups.len().saturating_sub(GROUPS_MAX)),
             groups: groups.into_iter().take(GROUPS_MAX).collect(),
         })
-    }
-
-    fn part(&self, known: &GroupSummary) -> DrainGroup {
-        DrainGroup {
-            group: known.group.to_string(),
-            states: states(&self.router, known),
-            dead_letters: dead(known),
-            next_due_ms: known.first_due.map(|due| due.0),
-        }
     }
 
     pub(in crate::server) async fn copied(
@@ -135,6 +126,15 @@ impl AdminSource {
         let entries = outcomes.len();
         tracing::info!(%source, entries, imported, "an operator imports dead letters");
         Ok(outcomes)
+    }
+}
+
+fn part(known: &GroupSummary) -> DrainGroup {
+    DrainGroup {
+        group: known.group.to_string(),
+        states: states(known),
+        dead_letters: dead(known),
+        next_due_ms: known.first_due.map(|due| due.0),
     }
 }
 

@@ -76,7 +76,7 @@ impl Source for AdminSource {
     async fn overview(&self) -> Result<Overview, Unavailable> {
         let groups = self.router.engine.groups().await?;
         let delayed = self.router.engine.delayed_totals().await?;
-        let states: StateCounts = groups.iter().map(|group| states(&self.router, group)).sum();
+        let states: StateCounts = groups.iter().map(states).sum();
         let local = self.router.broker.topics.list();
         Ok(Overview {
             cluster_id: self.router.broker.cluster_id().to_owned(),
@@ -339,7 +339,7 @@ impl AdminSource {
         let (retry_topic, names) = (self.router.retry_topics_text(group), &self.router.names);
         let dead_letter_topic = self.router.names.dead_letter_topic(group);
         let seen = seen.unwrap_or_else(MembershipView::empty);
-        let states = retries.map(|known| states(&self.router, known)).unwrap_or_default();
+        let states = retries.map(states).unwrap_or_default();
         let mut view = GroupView {
             group: group.to_string(),
             kind: seen.kind.as_str().to_owned(),
@@ -355,6 +355,7 @@ impl AdminSource {
             states,
             levels: retries.map(levels).unwrap_or_default(),
             dead_letters: retries.map_or(0, dead),
+            is_read: self.router.is_retry_read(group),
             no_receiver: self.receivers_of(group).err(),
             dead_letter_bytes: self.dead_letter_bytes(group),
             breaker: breaker(self.router.breaker(group)),
@@ -377,7 +378,7 @@ impl AdminSource {
             ));
         }
         if let Some(known) = retries.filter(|_| self.router.is_retry_read(group)) {
-            for (source, count) in &known.unread {
+            for (source, count) in &known.unserved {
                 let topic = names.retry_topic(&names.pair(group, source.as_ref()));
                 view.advise_reader(*count, topic.as_str());
             }

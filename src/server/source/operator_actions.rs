@@ -228,10 +228,10 @@ fn reason(outcome: ActionOutcome) -> Option<String> {
 fn state_word(state: StateKind) -> &'static str {
     match state {
         StateKind::Waiting => "waiting for its next attempt",
-        StateKind::Inflight => "at a member",
+        StateKind::Unread => "in the retry topic",
         StateKind::Committed => "acknowledged",
         StateKind::Dead => "a dead letter",
         StateKind::Discarded => "discarded",
-        StateKind::Held => "held until the dead letters have room",
+        StateKind::Blocked => "blocked until the dead letters have room",
     }
 }

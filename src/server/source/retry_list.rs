@@ -4,20 +4,19 @@ use crate::admin::RetryView;
 use crate::model::WallMs;
 use crate::retry::{Disposition, Entry, RetryState};
 
-pub(super) fn retry_view(entry: &Entry, (is_read, now): (bool, WallMs)) -> RetryView {
+pub(super) fn retry_view(entry: &Entry, now: WallMs) -> RetryView {
     let (state, level) = match entry.state {
         RetryState::Waiting { due, level, .. } if due > now => ("waiting", level),
-        RetryState::Waiting { level, .. } if is_read => ("ready", level),
-        RetryState::Waiting { level, .. } => ("parked", level),
-        RetryState::Released { .. } => ("inflight", entry.last_level),
-        RetryState::Held { .. } => ("held", None),
+        RetryState::Waiting { level, .. } => ("due", level),
+        RetryState::Released { .. } => ("unread", entry.last_level),
+        RetryState::Blocked { .. } => ("blocked", None),
         RetryState::Committed { .. }
         | RetryState::Dead { .. }
         | RetryState::Discarded { .. }
         | RetryState::Discarding { .. } => ("settled", None),
     };
     let disposition = match entry.state {
-        RetryState::Held { disposition, .. } => Some(disposition),
+        RetryState::Blocked { disposition, .. } => Some(disposition),
         _ => entry.disposition,
     };
     RetryView {

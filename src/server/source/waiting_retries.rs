@@ -2,7 +2,7 @@
 
 use crate::admin::{RetryRecord, RetryView, Unavailable};
 use crate::engine::EngineError;
-use crate::model::{EntryId, GroupId, RetryPair, TopicName, WallMs};
+use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::Entry;
 use crate::server::source::AdminSource;
 use crate::server::source::dead_letter_reads::headers;
@@ -19,7 +19,7 @@ impl AdminSource {
     ) -> Result<Vec<RetryView>, Unavailable> {
         let after = after.map(EntryId);
         let found = self.router.engine.page(group, after, limit).await?;
-        Ok(self.retry_views(group, &found))
+        Ok(self.retry_views(&found))
     }
 
     /// Retries of a group that wait, by due time and id.
@@ -33,7 +33,7 @@ impl AdminSource {
             return Ok(Vec::new());
         }
         let found = self.router.engine.due_page(group, after, limit).await?;
-        Ok(self.retry_views(group, &found))
+        Ok(self.retry_views(&found))
     }
 
     /// A retry with its record.
@@ -48,7 +48,7 @@ impl AdminSource {
         };
         let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
         let history = history(&entry);
-        let views = self.retry_views(group, &[entry]);
+        let views = self.retry_views(&[entry]);
         Ok(views.into_iter().next().map(|retry| RetryRecord {
             retry,
             history,
@@ -60,14 +60,8 @@ impl AdminSource {
         }))
     }
 
-    fn retry_views(&self, group: &GroupId, entries: &[Entry]) -> Vec<RetryView> {
+    fn retry_views(&self, entries: &[Entry]) -> Vec<RetryView> {
         let now = self.router.clock.now().wall;
-        let (read, names) = (self.router.retry_topics_read(group), &self.router.names);
-        let shared = read.contains(&RetryPair::of_group(group));
-        let is_read = |source: Option<&TopicName>| match source {
-            Some(_) => shared || read.contains(&names.pair(group, source)),
-            None => !read.is_empty(),
-        };
-        entries.iter().map(|entry| retry_view(entry, (is_read(entry.source()), now))).collect()
+        entries.iter().map(|entry| retry_view(entry, now)).collect()
     }
 }

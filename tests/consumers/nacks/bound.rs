@@ -35,27 +35,27 @@ fn a_full_quota_holds_exhausted_records_and_explains_itself() {
     fail(&mut member, 0, 400_000);
     assert_eq!(advice(&server), "[]");
     fail(&mut member, 1, 440_000);
-    assert!(advice(&server).contains("when it is full, exhausted records are held"));
+    assert!(advice(&server).contains("when it is full, exhausted records are blocked"));
     fail(&mut member, 2, 400_000);
     fail(&mut member, 2, 400_000);
     let group = server.json("/api/v1/groups/shop");
-    assert_eq!((&group["held"], &group["dead_letters"]), (&1.into(), &2.into()));
+    assert_eq!((&group["blocked"], &group["dead_letters"]), (&1.into(), &2.into()));
     assert!(group["dead_letter_bytes"].as_u64().unwrap() <= 1 << 20);
     let says = advice(&server);
-    assert!(says.contains("1 exhausted record is held, not handed out again"), "{says}");
+    assert!(says.contains("1 exhausted record is blocked, not handed out again"), "{says}");
     assert!(
         says.contains("reprise.dlq.shop is full") && says.contains("Raise the bound"),
         "{says}"
     );
     let listed = server.json("/api/v1/retries?group=shop");
-    assert_eq!(listed["items"][0]["state"], "held");
+    assert_eq!(listed["items"][0]["state"], "blocked");
     assert_eq!(listed["items"][0]["disposition"], "max_attempts");
     assert_eq!(listed["items"][0]["reconsume_times"], 0, "not charged yet");
     let metrics = server.get("/metrics");
-    for line in ["held{group=\"shop\"} 1", "waiting{group=\"shop\"} 0"] {
+    for line in ["blocked{group=\"shop\"} 1", "waiting{group=\"shop\"} 0"] {
         assert!(metrics.contains(&format!("reprise_records_{line}\n")), "{line}: {metrics}");
     }
-    let is_held = |retry: &serde_json::Value| retry["state"] == "held";
+    let is_held = |retry: &serde_json::Value| retry["state"] == "blocked";
     assert!(server.pending("shop").iter().all(is_held), "it does not come back");
     server.reload_with(|config| config.retry.dead_letters.max_bytes = Some(2 << 20));
     until("the dead letter", || server.json("/api/v1/groups/shop")["dead_letters"] == 3);
@@ -65,7 +65,7 @@ fn a_full_quota_holds_exhausted_records_and_explains_itself() {
     assert_eq!(letter.header("ORIGIN_MESSAGE_ID").as_deref(), Some("orders-0@2"));
     assert_eq!(letter.number("RECONSUME_TIME"), 1);
     assert_eq!(letter.value.unwrap().len(), 400_000);
-    assert_eq!(server.json("/api/v1/groups/shop")["held"], 0);
+    assert_eq!(server.json("/api/v1/groups/shop")["blocked"], 0);
     assert_eq!(advice(&server), "[]");
 }
 
@@ -82,12 +82,12 @@ fn held_records_survive_a_restart_and_oversize_ones_are_reported() {
     client.metadata(9, &["orders"]);
     let record = Rec::new(&"v".repeat(900_000));
     assert_eq!(client.nack("shop", "orders-0@2", record).error_code, 0);
-    assert_eq!(server.json("/api/v1/groups/shop")["held"], 2);
+    assert_eq!(server.json("/api/v1/groups/shop")["blocked"], 2);
     assert_eq!(server.client().read_all("reprise.dlq.shop").len(), 1);
     server.restart_with(|config| config.retry.dead_letters.keep = false);
     let series = "reprise_discarded_total{group=\"shop\",topic=\"orders\"}";
     until("they are dropped", || server.metric(series) >= 2.0);
-    assert_eq!(server.json("/api/v1/groups/shop")["held"], 0);
+    assert_eq!(server.json("/api/v1/groups/shop")["blocked"], 0);
 }
 
 #[test]
@@ -97,5 +97,5 @@ fn the_quota_counts_every_record_in_its_topic() {
     let again = plain(&[Rec::new(&"v".repeat(700_000))]);
     assert_eq!(member.client.produce("reprise.dlq.shop", 0, again).error_code, 0);
     fail(&mut member, 1, 400_000);
-    assert_eq!(server.json("/api/v1/groups/shop")["held"], 1);
+    assert_eq!(server.json("/api/v1/groups/shop")["blocked"], 1);
 }

@@ -132,11 +132,11 @@ fn a_reload_may_change_more_entries_than_one_atomic_group() {
         let nacks: Vec<Rec> = nacks.collect();
         assert_eq!(client.produce("reprise.retry.shop", 0, plain(&nacks)).error_code, 0);
     }
-    let parked = |server: &Server| server.json("/api/v1/groups/shop")["parked"].clone();
-    assert_eq!(parked(&server), 0, "nothing is due for an hour");
+    let due = |server: &Server| server.json("/api/v1/groups/shop")["due"].clone();
+    assert_eq!(due(&server), 0, "nothing is due for an hour");
     server.reload_with(|config| "20ms".clone_into(&mut config.retry.levels));
-    until("all of them are due", || parked(&server) == ENTRIES);
+    until("all of them are due", || due(&server) == ENTRIES);
     assert_eq!(client.nack("shop", "orders-0@999999", Rec::new("x")).error_code, 0);
     let again = server.killed();
-    until("and after a kill as well", || parked(&again) == ENTRIES + 1);
+    until("and after a kill as well", || due(&again) == ENTRIES + 1);
 }

@@ -8,7 +8,7 @@ both!(
     an_admin_nack_names_an_origin_and_then_each_delivery,
     an_admin_nack_may_set_level_delay_or_dead_letter,
     without_a_way_back_only_the_dead_letters_are_taken,
-    a_nack_without_retry_subscribers_is_parked_by_configuration,
+    a_nack_without_retry_subscribers_waits_by_configuration,
     an_invalid_admin_nack_is_refused_with_the_reason,
     a_group_that_is_passed_through_has_no_retries
 );
@@ -95,10 +95,10 @@ fn without_a_way_back_only_the_dead_letters_are_taken() {
     assert_eq!(member.client.read_all("reprise.dlq.shop")[0].text(), "one");
 }
 
-fn a_nack_without_retry_subscribers_is_parked_by_configuration() {
+fn a_nack_without_retry_subscribers_waits_by_configuration() {
     let (server, _member) = shop("retry: {levels: 20ms, delivery: topic}", &["orders"]);
     assert_eq!(told(&server, ("orders", 0, 1), &json!({})).0, 200);
-    until("it is due", || server.json("/api/v1/groups/shop")["parked"] == 1);
+    until("it is due", || server.json("/api/v1/groups/shop")["due"] == 1);
 }
 
 fn an_invalid_admin_nack_is_refused_with_the_reason() {

@@ -107,10 +107,10 @@ fn retries_without_a_reader_do_not_hold_up_others() {
     let says = format!("5 failed records wait: {topic} has no reader");
     until("it is told", || {
         let group = server.json("/api/v1/groups/shop");
-        group["advice"].to_string().contains(&says) && group["parked"] == 5
+        group["advice"].to_string().contains(&says) && group["due"] == 5
     });
-    let parked = server.pending("shop").into_iter().filter(|one| one["state"] == "parked");
-    assert_eq!(parked.count(), 5);
+    let due = server.pending("shop").into_iter().filter(|one| one["state"] == "due");
+    assert_eq!(due.count(), 5);
     assert_eq!(retries(&mut payments, topic, 0).len(), 5, "nobody subscribes, and one reads");
 }
 

@@ -7,14 +7,14 @@ use crate::support::{Member, Rec, Server};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
-const STATES: [&str; 5] = ["waiting", "ready", "parked", "inflight", "held"];
+const STATES: [&str; 4] = ["waiting", "due", "unread", "blocked"];
 
 fn shop(server: &Server) -> Value {
     server.json("/api/v1/groups/shop")
 }
 
 /// All states of the group at the admin port. Metrics, drain and overview must agree.
-fn states(server: &Server) -> [u64; 5] {
+fn states(server: &Server) -> [u64; 4] {
     let (shop, overview, drain) =
         (shop(server), server.json("/api/v1/overview"), server.json("/drain"));
     let counts = STATES.map(|state| shop[state].as_u64().unwrap());
@@ -64,12 +64,12 @@ fn due_retries_are_counted_once() {
     for offset in 0..17 {
         fail(&mut member, offset, 1_000);
     }
-    assert_eq!(states(&server), [17, 0, 0, 0, 0]);
+    assert_eq!(states(&server), [17, 0, 0, 0]);
     server.pass(1_000);
-    assert_eq!(states(&server), [0, 17, 0, 0, 0]);
+    assert_eq!(states(&server), [0, 17, 0, 0]);
     assert_eq!(shop(&server)["levels"], json!([{"level": null, "records": 17}]));
     assert_eq!(member.leave(), 0);
-    assert_eq!(states(&server), [0, 0, 17, 0, 0]);
+    assert_eq!(states(&server), [0, 17, 0, 0]);
 }
 
 #[test]
@@ -82,14 +82,14 @@ fn record_states_add_up_to_the_pending_count() {
     server.pass(2);
     member.fetch_retries(0, 0);
     assert_eq!(member.retries().len(), 2);
-    assert_eq!(states(&server), [4, 0, 0, 2, 0]);
+    assert_eq!(states(&server), [4, 0, 2, 0]);
     assert_eq!(member.leave(), 0);
     server.pass(60_000);
-    assert_eq!(states(&server), [1, 0, 3, 2, 0], "nobody reads the topic");
+    assert_eq!(states(&server), [1, 3, 2, 0], "nobody reads the topic");
 }
 
 #[test]
-fn held_records_are_a_state_of_their_own() {
+fn blocked_records_are_a_state_of_their_own() {
     let server =
         Server::told(&format!("retry: {{dead_letters: {{max_bytes: 1MiB}}}}\n{LONG_SESSIONS}"));
     let mut member = joined(&server);
@@ -98,7 +98,7 @@ fn held_records_are_a_state_of_their_own() {
         let told = member.client.nack("shop", &format!("orders-0@{offset}"), large.clone());
         assert_eq!(told.error_code, 0);
     }
-    assert_eq!(states(&server), [0, 0, 0, 0, 1], "no room for the second");
+    assert_eq!(states(&server), [0, 0, 0, 1], "no room for the second");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn dead_letters_are_no_part_of_pending() {
     for (offset, key) in [(3, "d"), (4, "e")] {
         nack(&mut member, offset, keyed(key).header("x-retry-level", "-1"));
     }
-    assert_eq!(states(&server), [2, 0, 0, 1, 0]);
+    assert_eq!(states(&server), [2, 0, 1, 0]);
     assert_eq!(server.json("/api/v1/overview")["dead_letters"], 2);
     let metric = |name: &str| format!("{:.0}", server.metric(&format!("reprise_{name}")));
     assert_eq!(metric("dlq_records{group=\"shop\"}"), "2");

@@ -123,7 +123,7 @@ impl Law {
     pub(crate) fn failed_deliveries(&self, (from, to): (RetryPlace, RetryPlace)) -> Vec<i64> {
         let all = self.known.values();
         let failed = all.flat_map(|entry| {
-            let open = entry.inflight();
+            let open = entry.unread();
             entry.places.iter().copied().filter(move |delivery| Some(*delivery) != open)
         });
         failed
@@ -230,7 +230,7 @@ impl Law {
             _ if self.settling.is_some() => self.judge_settled(now, before, entry),
             (Evidence::HandOut, Some(RetryState::Waiting { due, .. })) => {
                 assert!(due <= now.wall, "early: {entry:?} at {now:?}");
-                assert!(entry.inflight().is_some() && entry.reconsume_times == count);
+                assert!(entry.unread().is_some() && entry.reconsume_times == count);
                 self.left += 1;
                 self.most = self.most.max(count);
             }

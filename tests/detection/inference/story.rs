@@ -189,7 +189,7 @@ impl<'a> Telling<'a> {
             Evidence::CommitMarker | Evidence::Nack | Evidence::AdminNack | Evidence::Redrive => {
                 Some(Did::Said(why, entry.state, count))
             }
-            Evidence::HandOut => entry.inflight().map(Did::Out),
+            Evidence::HandOut => entry.unread().map(Did::Out),
             Evidence::MemberLost | Evidence::SeekBack => Some(Did::Settled(why, count)),
             _ if self.stands.as_ref().is_none_or(|known| known.id != entry.id)
                 && !entry.superseded =>

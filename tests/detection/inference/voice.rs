@@ -168,7 +168,7 @@ impl World {
         let carried =
             FailureHistory { spared: self.detector.is_paused(), ..FailureHistory::default() };
         let Some(retries) = &mut self.retries else { return };
-        let is_open = retries.law.all().any(|entry| entry.inflight() == Some(at));
+        let is_open = retries.law.all().any(|entry| entry.unread() == Some(at));
         let is_heard = retries.nack(now, NackTarget::Delivery(at), None, carried);
         assert_eq!(is_heard, is_open, "a hand-out that is open is charged, and no other");
         if !is_heard && let Some(entry) = retries.law.all().find(|e| e.places.contains(&at)) {

@@ -322,7 +322,7 @@ impl Script {
 
     fn is_done(&self) -> bool {
         let retries = self.world.retries.as_ref().unwrap();
-        let open = [StateKind::Waiting, StateKind::Inflight];
+        let open = [StateKind::Waiting, StateKind::Unread];
         // No member reads the retry topic then. A nack of a record that the group has committed
         // waits there, and so does a dead letter whose origin is nacked after a reset.
         let is_unread = !self.world.has_retry_topic();

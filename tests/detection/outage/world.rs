@@ -204,7 +204,7 @@ impl World {
             *committed >= if is_retry { self.end(of) } else { self.len(of.partition) }
         };
         let counts = self.ledger.counts(&shop());
-        let open = [StateKind::Waiting, StateKind::Inflight].map(|kind| counts.of(kind));
+        let open = [StateKind::Waiting, StateKind::Unread].map(|kind| counts.of(kind));
         self.at > ENDS_MS || (self.committed.iter().all(is_consumed) && open == [0, 0])
     }
 

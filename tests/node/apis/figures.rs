@@ -44,7 +44,7 @@ fn the_oldest_hand_out_has_an_age() {
     let server = Server::told("retry: {levels: 20ms}");
     let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
-    let series = "reprise_inflight_oldest_seconds{group=\"shop\"}";
+    let series = "reprise_unread_oldest_seconds{group=\"shop\"}";
     for offset in 0..2 {
         let origin = format!("orders-0@{offset}");
         assert_eq!(member.client.nack("shop", &origin, Rec::new("x")).error_code, 0);

@@ -22,7 +22,7 @@ fn overdue_retries_and_fresh_records_share_a_fetch() {
         }
         member.fetch_retries(0, 0);
         server.pass(1_000);
-        let released = || server.json("/api/v1/groups/shop")["inflight"].clone();
+        let released = || server.json("/api/v1/groups/shop")["unread"].clone();
         until("they are in their topic", || released() == retries);
         let next = i64::try_from(FAILED).unwrap();
         let from = member.position();

@@ -71,7 +71,7 @@ fn q19_a_full_disk_keeps_offset_and_count_unchanged() {
     let (committed, _, error) = offset_fetch(&mut shop.server.client(), 7, "shop", "orders", 0);
     assert_eq!((committed, error), (-1, 0));
     let retry = shop.only();
-    assert_eq!((&retry["reconsume_times"], &retry["state"]), (&1.into(), &"inflight".into()));
+    assert_eq!((&retry["reconsume_times"], &retry["state"]), (&1.into(), &"unread".into()));
     assert!(shop.letters().is_empty());
     shop.server.disk().set_capacity(None);
     until("there is room", || {

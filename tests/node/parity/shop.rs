@@ -112,8 +112,8 @@ pub(crate) fn given(server: &Server, member: &mut Member) -> Vec<Got> {
         let items = listed["items"].as_array().unwrap().iter();
         items.map(|item| item["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    until("due retries are released", || !states().contains(&"ready".to_owned()));
-    if states().contains(&"inflight".to_owned()) {
+    until("due retries are released", || !states().contains(&"due".to_owned()));
+    if states().contains(&"unread".to_owned()) {
         data = member.fetch_retries(from, 5_000);
     }
     assert_eq!(data.error_code, 0);

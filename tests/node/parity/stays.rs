@@ -28,7 +28,7 @@ fn q21_an_outstanding_retry_stays_with_its_member() {
     // the engine reads the clock with each request, and the next answer shows the new time
     let state = |shop: &Shop| (shop.only(), shop.only()).1["state"].clone();
     shop.server.pass(2 * 15 * MINUTE_MS);
-    assert_eq!(state(&shop), "inflight");
+    assert_eq!(state(&shop), "unread");
     let stalled = "reprise_stalled_records{group=\"shop\"}";
     until("it is counted", || shop.server.metric(stalled) > 0.9);
     // a late failure counts once, a late success counts as one

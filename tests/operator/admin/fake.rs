@@ -50,7 +50,7 @@ impl Source for Fake {
             phase: "Stable".into(),
             retry_topic: format!("reprise.retry.{group}"),
             members: vec![MemberView { member_id: "m-1".into(), ..MemberView::default() }],
-            states: StateCounts { parked: 2, ..StateCounts::default() },
+            states: StateCounts { due: 2, ..StateCounts::default() },
             pending: 2,
             policy,
             ..GroupView::default()
@@ -222,7 +222,7 @@ impl Source for Fake {
             id,
             group: group.into(),
             origin: Some(format!("orders-0@{id}")),
-            state: if id % 2 == 0 { "waiting" } else { "ready" }.into(),
+            state: if id % 2 == 0 { "waiting" } else { "due" }.into(),
             disposition: Some("rejected".into()),
             due_ms: Some(0),
             ..RetryView::default()
@@ -323,6 +323,6 @@ impl Source for Fake {
         })
     }
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
-        Ok(vec![GroupGauges { group: "shop".into(), parked: 2, ..GroupGauges::default() }])
+        Ok(vec![GroupGauges { group: "shop".into(), due: 2, ..GroupGauges::default() }])
     }
 }

@@ -77,7 +77,7 @@ fn probes_answer_and_readiness_fails_only_without_any_service() {
         assert_eq!(json(at, "/drain")["pending"], 5);
         let (_, metrics) = get(at, "/metrics");
         assert!(metrics.contains("reprise_ready 1"), "{metrics}");
-        assert!(metrics.contains(r#"reprise_records_parked{group="shop"} 2"#), "{metrics}");
+        assert!(metrics.contains(r#"reprise_records_due{group="shop"} 2"#), "{metrics}");
     });
     with_admin(Fake::default(), Options::default(), |at| {
         assert_eq!(get(at, "/livez").0, 200);
@@ -125,7 +125,7 @@ fn filters_narrow_a_list() {
     with_admin(Fake::default(), Options::default(), |at| {
         let count = |path: &str| json(at, path)["items"].as_array().unwrap().len();
         assert_eq!(count("/api/v1/retries"), 5);
-        assert_eq!(count("/api/v1/retries?state=ready"), 3);
+        assert_eq!(count("/api/v1/retries?state=due"), 3);
         assert_eq!(count("/api/v1/retries?group=shop"), 0);
         assert_eq!(count("/api/v1/retries?topic=orders&reason=rejected"), 5);
         assert_eq!(count("/api/v1/retries?topic=order"), 0);

@@ -29,7 +29,7 @@ impl House {
 
     /// The retries that wait, that are released, and that the group has acknowledged.
     fn counts(&mut self) -> [u64; 3] {
-        [StateKind::Waiting, StateKind::Inflight, StateKind::Committed].map(|of| self.count(of))
+        [StateKind::Waiting, StateKind::Unread, StateKind::Committed].map(|of| self.count(of))
     }
 }
 

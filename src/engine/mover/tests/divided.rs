@@ -59,7 +59,7 @@ fn retries_of_each_topic_enter_its_own_retry_topic() {
     house.pass(DELAY_MS);
     assert_eq!(house.released(0), of_topic("orders", 0..3));
     assert_eq!(house.released(1), of_topic("payments", 0..2));
-    assert_eq!(house.count(StateKind::Inflight), 5);
+    assert_eq!(house.count(StateKind::Unread), 5);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_deleted_retry_topic_gives_back_its_own_retries_alone() {
         house.reads_topic(1);
         assert!(house.fail_of("orders", 0..3) && house.fail_of("payments", 0..2));
         house.pass(DELAY_MS);
-        assert_eq!(house.count(StateKind::Inflight), 5);
+        assert_eq!(house.count(StateKind::Unread), 5);
         let old = house.stream(0).unwrap();
         house.on().journal.stream_drop(old).unwrap();
         if crashes {
@@ -117,7 +117,7 @@ fn a_deleted_retry_topic_gives_back_its_own_retries_alone() {
             house.on().engine.serve_retry_topic(&pair(0), Vec::new());
         }
         house.step();
-        assert_eq!((house.count(StateKind::Inflight), house.count(StateKind::Waiting)), (2, 3));
+        assert_eq!((house.count(StateKind::Unread), house.count(StateKind::Waiting)), (2, 3));
         house.serves(0);
         house.reads_topic(0);
         house.steps(3);

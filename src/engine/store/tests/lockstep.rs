@@ -101,9 +101,11 @@ impl Script {
                 RetryState::Released { place, since: at }
             }
             6 => RetryState::Committed { at },
-            7 => {
-                RetryState::Held { since: at, disposition: Disposition::MaxAttempts, charged: true }
-            }
+            7 => RetryState::Blocked {
+                since: at,
+                disposition: Disposition::MaxAttempts,
+                charged: true,
+            },
             _ => RetryState::Dead { at },
         };
         if entry.places.len() > 5 {
@@ -170,10 +172,10 @@ impl Script {
         assert_eq!(store.page(group, after, limit), model.page(group, after, limit));
         assert_eq!(store.page(group, None, usize::MAX), model.page(group, None, usize::MAX));
         compare_classes(model, store, (group, after));
-        assert_eq!(store.held(group, after, limit), model.held(group, after, limit));
-        assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
+        assert_eq!(store.blocked(group, after, limit), model.blocked(group, after, limit));
+        assert_eq!(store.blocked(group, None, usize::MAX), model.blocked(group, None, usize::MAX));
         let from = RetryPlace::in_stream(self.rng.u16(..4), self.rng.u32(..2), self.rng.i64(..50));
-        assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
+        assert_eq!(store.unread(group, from, limit), model.unread(group, from, limit));
         assert_eq!(store.open(group, from.partition), model.open(group, from.partition));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));

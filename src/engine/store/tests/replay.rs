@@ -170,7 +170,7 @@ impl World {
             let LedgerOutput::Fact(fact) = output else { continue };
             self.seq += 1;
             if let Fact::Entry { cause, .. } = &fact {
-                self.ended += u32::from(cause.evidence == Evidence::HeldEnded);
+                self.ended += u32::from(cause.evidence == Evidence::Unblocked);
             }
             if self.ledger.store().is_dead_letter(&fact) {
                 self.log.dead_letters.borrow_mut().insert(self.seq);

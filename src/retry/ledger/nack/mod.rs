@@ -82,7 +82,7 @@ impl<S: Entries> Ledger<S> {
                     match (copied.failures, found) {
                         (Some(failures), (_, Some(mut entry))) => {
                             // The last failure of a held entry is known, and not counted yet.
-                            let is_held = matches!(entry.state, RetryState::Held { .. });
+                            let is_held = matches!(entry.state, RetryState::Blocked { .. });
                             let is_last = failures >= entry.reconsume_times && !is_held;
                             // Another sidecar has counted those above.
                             entry.reconsume_times = entry.reconsume_times.max(failures);
@@ -135,8 +135,8 @@ impl<S: Entries> Ledger<S> {
     fn seen(&self, entry: &Entry) -> RecordState {
         match entry.state {
             RetryState::Waiting { .. } if entry.is_inferred() => RecordState::Inferred,
-            RetryState::Waiting { .. } | RetryState::Held { .. } => RecordState::Waiting,
-            RetryState::Released { .. } => RecordState::Inflight,
+            RetryState::Waiting { .. } | RetryState::Blocked { .. } => RecordState::Waiting,
+            RetryState::Released { .. } => RecordState::Unread,
             RetryState::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
                 let lately = self.wall() <= counted_until;
@@ -321,7 +321,7 @@ pub(super) fn outcome(id: EntryId, state: &RetryState) -> Option<NackOutcome> {
         RetryState::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
         RetryState::Dead { .. } => Some(NackOutcome::Dead { id }),
         RetryState::Discarded { .. } => Some(NackOutcome::Discarded { id }),
-        RetryState::Held { .. } => Some(NackOutcome::Held { id }),
+        RetryState::Blocked { .. } => Some(NackOutcome::Blocked { id }),
         _ => None,
     }
 }

@@ -37,7 +37,7 @@ pub enum RecordState {
     /// Waiting for its next delivery.
     Waiting,
     /// Delivered, and neither acknowledged nor failed.
-    Inflight,
+    Unread,
     /// Acknowledged at most the consume timeout ago.
     CommittedLately,
     /// Acknowledged longer ago.
@@ -78,7 +78,7 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         (
             NameKind::Copied { is_last: true },
             RecordState::Waiting
-            | RecordState::Inflight
+            | RecordState::Unread
             | RecordState::CommittedLately
             | RecordState::CommittedLongAgo,
         ) => Charge,
@@ -88,8 +88,8 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         (NameKind::Copied { .. }, _) => Acknowledge,
         // the nack names a delivery, and there was none
         (_, RecordState::Inferred) if !named.is_the_origin() => Refuse,
-        // the current delivery | Inflight, or Committed ≤ consume_timeout ago | charge
-        (NameKind::CurrentDelivery, RecordState::Inflight | RecordState::CommittedLately) => Charge,
+        // the current delivery | Unread, or Committed ≤ consume_timeout ago | charge
+        (NameKind::CurrentDelivery, RecordState::Unread | RecordState::CommittedLately) => Charge,
         // the entry has left that delivery: an older one
         (
             NameKind::CurrentDelivery,
@@ -111,8 +111,8 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         // the origin, or its offset in metadata | inferred failures only, not delivered since |
         // confirm: that delivery has failed
         (NameKind::Origin { .. } | NameKind::Marked, RecordState::Inferred) => Confirm,
-        // the origin | Inflight, and the committed offset is past the origin | charge
-        (NameKind::Origin { commit_past: true }, RecordState::Inflight) => Charge,
+        // the origin | Unread, and the committed offset is past the origin | charge
+        (NameKind::Origin { commit_past: true }, RecordState::Unread) => Charge,
         // the origin | a dead letter for longer than the consume timeout, and the committed
         // offset is past it: no delivery of the origin is left that could have failed | redrive
         (NameKind::Origin { commit_past: true }, RecordState::DeadLongAgo) => Redrive,
@@ -133,7 +133,7 @@ mod tests {
     const SEEN: [RecordState; 9] = [
         RecordState::None,
         RecordState::Waiting,
-        RecordState::Inflight,
+        RecordState::Unread,
         RecordState::CommittedLately,
         RecordState::CommittedLongAgo,
         RecordState::Dead,
@@ -147,7 +147,7 @@ mod tests {
         use NackVerdict::{
             Acknowledge as A, Begin as B, Charge as C, Confirm as F, Redrive as D, Refuse as R,
         };
-        // none waiting inflight lately long-ago dead dead-long discarded inferred
+        // none waiting unread lately long-ago dead dead-long discarded inferred
         let table = [
             (NameKind::CurrentDelivery, [R, A, C, C, R, A, A, A, R]),
             (NameKind::OlderDelivery, [R, A, A, A, A, A, A, A, R]),
