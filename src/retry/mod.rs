@@ -5,12 +5,12 @@
 //! again.
 //!
 //! ```text
-//!            delivery                 acknowledged
-//!   Ready ─────────────▶ Inflight ─────────────────────▶ Committed
+//!             release                 acknowledged
+//!    Due ──────────────▶ Unread ───────────────────────▶ Committed
 //!     ▲                     │ failed
 //!     │ due                 ▼
 //!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
-//!                           └─── no room for dead letters ──▶ Held ──▲ room
+//!                           └─── no room for dead letters ──▶ Blocked ──▲ room
 //! ```
 //! **Bounds.** Ids and sequences count up from the first start and cannot reach 2^64. Failures end
 //! at a limit of the policy; without a limit they saturate, as the delay does at its maximum. A
