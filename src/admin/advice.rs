@@ -92,7 +92,7 @@ impl GroupView {
         let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
         let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);
         let is_near = bytes.saturating_mul(5) >= most.saturating_mul(4);
-        let held = match self.states.blocked {
+        let blocked = match self.states.blocked {
             0 if is_near => {
                 return Some(format!(
                     "{topic} takes {bytes} of {most} bytes (dead_letters.max_bytes): when it is \
@@ -105,7 +105,7 @@ impl GroupView {
         };
         let why = if is_near { "is full" } else { "has no room for a record of that size" };
         Some(format!(
-            "{held}, not handed out again: {topic} {why} ({bytes} of {most} bytes, \
+            "{blocked}, not handed out again: {topic} {why} ({bytes} of {most} bytes, \
              dead_letters.max_bytes). Raise the bound and reload (SIGHUP): they become dead \
              letters at once; with dead_letters.keep off they are dropped"
         ))
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(idle.advice, Vec::<String>::new());
     }
 
-    fn advice(keep: bool, bytes_max: Option<u64>, bytes: u64, held: u64) -> String {
+    fn advice(keep: bool, bytes_max: Option<u64>, bytes: u64, blocked: u64) -> String {
         let policy = PolicyView {
             keep_dead_letters: keep,
             dead_letters_max_bytes: bytes_max,
@@ -221,7 +221,7 @@ mod tests {
             dead_letter_topic: "reprise.dlq.shop".into(),
             policy,
             dead_letter_bytes: bytes,
-            states: StateCounts { blocked: held, ..StateCounts::default() },
+            states: StateCounts { blocked, ..StateCounts::default() },
             ..GroupView::default()
         };
         group.advise();

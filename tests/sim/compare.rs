@@ -21,7 +21,7 @@ impl Model {
                 RetryState::Dead { at } => ModelState::Dead(at.0),
                 RetryState::Discarded { at } => ModelState::Discarded(at.0),
                 RetryState::Discarding { .. } => return Some(format!("entry {id} is discarded")),
-                RetryState::Blocked { since, charged, .. } => ModelState::Held(since.0, charged),
+                RetryState::Blocked { since, charged, .. } => ModelState::Blocked(since.0, charged),
             };
             let found = Record {
                 group: entry.group.clone(),

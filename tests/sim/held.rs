@@ -10,7 +10,7 @@ const LOOK_MS: i64 = 30_000;
 impl Model {
     /// Withholds a record: its last failure does not count yet, and it is not delivered again.
     pub fn hold(&mut self, id: u64, mut record: Record, counts: bool) {
-        record.stands = ModelState::Held(self.now, counts);
+        record.stands = ModelState::Blocked(self.now, counts);
         record.expires = None;
         self.looks.entry(record.group.clone()).or_insert(self.now + LOOK_MS);
         self.records.insert(id, record);
@@ -19,14 +19,15 @@ impl Model {
 
     /// Schedules a look at all withheld records now, after new rules or a start.
     pub fn look_at_once(&mut self) {
-        let held = self.records.values().filter(|r| matches!(r.stands, ModelState::Held(..)));
+        let held = self.records.values().filter(|r| matches!(r.stands, ModelState::Blocked(..)));
         self.looks = held.map(|record| (record.group.clone(), self.now)).collect();
     }
 
     /// Makes withheld records dead letters once the quota and the time allow it.
     pub fn look(&mut self) {
         for (group, at) in std::mem::take(&mut self.looks) {
-            let is_held = |r: &Record| matches!(r.stands, ModelState::Held(..)) && r.group == group;
+            let is_held =
+                |r: &Record| matches!(r.stands, ModelState::Blocked(..)) && r.group == group;
             if at > self.now {
                 self.looks.insert(group, at);
                 continue;
@@ -38,7 +39,7 @@ impl Model {
                 continue;
             }
             for record in self.records.values_mut().filter(|record| record.group == group) {
-                if let ModelState::Held(_, counts) = record.stands {
+                if let ModelState::Blocked(_, counts) = record.stands {
                     record.stands = ModelState::Dead(self.now);
                     record.settle_letter();
                     self.held.1 += 1;

@@ -35,7 +35,7 @@ pub enum ModelState {
     Dead(i64),
     Discarded(i64),
     /// Withheld since that time; true: the withheld failure counts when it ends.
-    Held(i64, bool),
+    Blocked(i64, bool),
 }
 
 /// One failed record.
@@ -99,7 +99,7 @@ pub enum Became {
     Due(u64, i64),
     Dead(u64),
     Discarded(u64),
-    Held(u64),
+    Blocked(u64),
 }
 
 /// An answer of the engine.
@@ -254,7 +254,10 @@ impl Model {
 }
 
 pub fn is_pending(stands: ModelState) -> bool {
-    matches!(stands, ModelState::Waiting { .. } | ModelState::Released(..) | ModelState::Held(..))
+    matches!(
+        stands,
+        ModelState::Waiting { .. } | ModelState::Released(..) | ModelState::Blocked(..)
+    )
 }
 
 pub fn memory_ends(record: &Record) -> Option<i64> {

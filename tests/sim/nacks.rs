@@ -89,7 +89,7 @@ impl Model {
         let record = &self.records[&id];
         let is_over = matches!(
             record.stands,
-            ModelState::Dead(_) | ModelState::Discarded(_) | ModelState::Held(..)
+            ModelState::Dead(_) | ModelState::Discarded(_) | ModelState::Blocked(..)
         );
         let is_last = *count >= record.count;
         if is_over || !is_last { Verdict::Keep(id) } else { Verdict::Charge(id, *count) }
@@ -129,7 +129,7 @@ impl Model {
         }
         if ends && self.is_full(group) {
             self.hold(id, record, counts);
-            return Became::Held(id);
+            return Became::Blocked(id);
         }
         if counts {
             record.count += 1;

@@ -429,7 +429,7 @@ pub fn nacked(reply: NackReply) -> ModelAnswer {
         NackOutcome::Scheduled { id, due } => Became::Due(id.0, due.0),
         NackOutcome::Dead { id } => Became::Dead(id.0),
         NackOutcome::Discarded { id } => Became::Discarded(id.0),
-        NackOutcome::Blocked { id } => Became::Held(id.0),
+        NackOutcome::Blocked { id } => Became::Blocked(id.0),
         NackOutcome::Nothing { id } => Became::Nothing(id.0),
     };
     ModelAnswer::Nacked(outcomes.iter().flatten().map(became).collect())

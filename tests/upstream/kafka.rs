@@ -326,13 +326,12 @@ fn metadata(state: &mut State, asked: &MetadataRequest) -> MetadataResponse {
     for wanted in asked.topics.iter().flatten() {
         let mut topic = MetadataResponseTopic::default();
         topic.name.clone_from(&wanted.name);
-        match state.topics.get(wanted.name.as_ref().unwrap().as_str()) {
+        let name = wanted.name.as_ref().unwrap().as_str();
+        match state.topics.get(name) {
             None => {
                 topic.error_code = 3;
                 if asked.allow_auto_topic_creation {
-                    state
-                        .auto_made
-                        .extend(wanted.name.as_ref().map(|name| name.as_str().to_owned()));
+                    state.auto_made.insert(name.to_owned());
                 }
             }
             Some(partitions) => {

@@ -210,7 +210,6 @@ fn retry_table(group: &GroupView, retries: &[RetryView], show: bool) -> Markup {
 }
 
 fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
-    let waits = ["waiting", "due"].contains(&retry.state.as_str());
     html! {
         tr {
             td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }
@@ -220,7 +219,7 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
             td { @if let Some(due) = retry.due_ms { (moment(due)) } }
             td.text { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
             td {
-                @if waits {
+                @if retry.waits() {
                     form.row method="post" action={ (group_path(group)) "/act" } {
                         input type="hidden" name="ids" value=(retry.id);
                         button name="verb" value="now" { "Now" }

@@ -18,9 +18,6 @@ use crate::admin::state::Admin;
 use crate::admin::views::{RetryRecord, RetryView};
 use crate::model::utc;
 
-/// States in which an operator may act on a retry.
-const WAITS: [&str; 2] = ["waiting", "due"];
-
 pub(in crate::admin) async fn retry<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path((group, id)): Path<(String, String)>,
@@ -85,7 +82,7 @@ async fn content<S: Source>(
 
 fn action_form(group: &str, retry: &RetryView) -> Markup {
     html! {
-        @if WAITS.contains(&retry.state.as_str()) {
+        @if retry.waits() {
             form method="post" action={ (group_path(group)) "/act" } {
                 input type="hidden" name="ids" value=(retry.id);
                 label { "Why " input name="why" maxlength="1000"; }

@@ -274,6 +274,13 @@ pub struct RetryView {
     pub size: String,
 }
 
+impl RetryView {
+    /// Whether an operator may act on it: it is not released.
+    pub(in crate::admin) fn waits(&self) -> bool {
+        ["waiting", "due"].contains(&self.state.as_str())
+    }
+}
+
 /// One dead letter with its record; the admin port decides which bytes it shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterView {

@@ -23,9 +23,9 @@ use crate::admin::{Portable, percent_encoded};
 /// The key of the first line; its value is the version of the lines that follow.
 const EXPORT: &str = "reprise_export";
 /// The version this build writes and reads.
-pub(super) const VERSION: u64 = 1;
+const VERSION: u64 = 1;
 /// Entries in one request.
-pub(super) const ENTRIES_MAX: usize = 1000;
+const ENTRIES_MAX: usize = 1000;
 /// Longest line in bytes: a request of the admin port must hold it.
 const LINE_BYTES_MAX: usize = (160 << 20) - (64 << 10);
 
@@ -63,7 +63,7 @@ fn entry_of(line: &[u8]) -> Result<Portable, String> {
 }
 
 /// The next line without its line end; `None`: there are no more.
-pub(super) fn next_line(file: &mut dyn BufRead) -> io::Result<Option<Result<Vec<u8>, String>>> {
+fn next_line(file: &mut dyn BufRead) -> io::Result<Option<Result<Vec<u8>, String>>> {
     let mut line = Vec::new();
     let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     if Read::take(&mut *file, most).read_until(b'\n', &mut line)? == 0 {
@@ -166,7 +166,7 @@ impl ExportQuery<'_> {
     }
 
     /// The path of one page.
-    pub(super) fn page(&self, group: &str, after: Option<&str>) -> String {
+    fn page(&self, group: &str, after: Option<&str>) -> String {
         let pairs = [
             ("topic", self.filter.topic.as_deref()),
             ("reason", self.filter.reason.as_deref()),
@@ -216,7 +216,7 @@ impl ExportTotals {
 }
 
 /// Refuses a file that exists.
-pub(super) fn check_absent(path: &Path) -> Result<(), CommandFailure> {
+fn check_absent(path: &Path) -> Result<(), CommandFailure> {
     if path.exists() {
         let says = format!("{} is there already; choose another --out", path.display());
         return Err(CommandFailure::new(Exit::Failed, says));

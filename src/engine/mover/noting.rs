@@ -7,7 +7,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::mover::release_queue::{ReleaseBatch, ReleaseOutcome};
-use crate::engine::mover::releasing::{FULL_MS, Slice, UNREAD_MS};
+use crate::engine::mover::releasing::{FULL_MS, Slice, UNSERVED_MS};
 use crate::engine::mover::scan::NextSlice;
 use crate::engine::mover::{Mover, RetryTopic, RetryTopicPlace};
 use crate::model::{GroupId, Moment, Origin, RetryPair, RetryPartition};
@@ -217,7 +217,7 @@ impl Driver {
                 "R0430 the cluster refuses a due retry: it waits and is tried again every 30 s; \
                  change the topic"
             );
-            topics.scan.set_aside(*id, now.mono.plus(UNREAD_MS));
+            topics.scan.set_aside(*id, now.mono.plus(UNSERVED_MS));
         } else if let Some(of) = topics.partition_mut(batch.partition) {
             of.alone = batch.ids.len();
         }

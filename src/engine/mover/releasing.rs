@@ -24,7 +24,7 @@ pub(super) const FULL_MS: u64 = 1_000;
 /// Pause between tries while the disk cannot keep up.
 const BUSY_MS: u64 = 10;
 /// Pause after a record that cannot be read now.
-pub(super) const UNREAD_MS: u64 = 30_000;
+pub(super) const UNSERVED_MS: u64 = 30_000;
 
 impl Driver {
     /// Releases a slice of each group with due retries.
@@ -119,8 +119,8 @@ impl Driver {
                         "R0416 a retry cannot be read now: it is tried again; check the disk"
                     );
                     let Some(topics) = self.mover.groups.get_mut(group) else { break };
-                    if !topics.scan.set_aside(id, now.mono.plus(UNREAD_MS)) {
-                        next = Some(NextSlice::Pause(UNREAD_MS));
+                    if !topics.scan.set_aside(id, now.mono.plus(UNSERVED_MS)) {
+                        next = Some(NextSlice::Pause(UNSERVED_MS));
                         break;
                     }
                 }

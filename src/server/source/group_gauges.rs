@@ -1,8 +1,9 @@
-//! The gauges of one group, for the metrics.
+//! Counts of groups: gauges for the metrics, and what is pending for a drain.
 
 use std::time::Duration;
 
-use crate::engine;
+use crate::admin::{DrainGroup, DrainView, Unavailable};
+use crate::engine::{self, GroupSummary};
 use crate::model::{GroupId, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::detector::BreakerView;
@@ -10,7 +11,31 @@ use crate::server::source::AdminSource;
 use crate::server::source::group_members::states;
 use crate::server::source::{dead, number};
 
+/// Groups that a drain lists at once.
+const GROUPS_MAX: usize = 1000;
+
 impl AdminSource {
+    pub(in crate::server) async fn pending(&self) -> Result<DrainView, Unavailable> {
+        let known = self.router.engine.groups().await?;
+        let delayed = self.router.engine.delayed_totals().await?;
+        let groups = known.iter().map(part);
+        let groups: Vec<DrainGroup> =
+            groups.filter(|group| group.states.pending() > 0 || group.dead_letters > 0).collect();
+        let due = groups.iter().filter_map(|group| group.next_due_ms);
+        Ok(DrainView {
+            draining: *self.draining.borrow(),
+            connections: number(self.acceptor.connections()),
+            pending: groups.iter().map(|group| group.states.pending()).sum::<u64>()
+                + delayed.records,
+            delayed: delayed.records,
+            delayed_bytes: delayed.bytes,
+            dead_letters: groups.iter().map(|group| group.dead_letters).sum(),
+            next_due_ms: due.chain(delayed.first_due.map(|due| due.0)).min(),
+            more_groups: number(groups.len().saturating_sub(GROUPS_MAX)),
+            groups: groups.into_iter().take(GROUPS_MAX).collect(),
+        })
+    }
+
     pub(super) fn gauge(
         &self,
         group: String,
@@ -51,6 +76,15 @@ impl AdminSource {
         gauge.overdue_s = seconds(overdue_ms);
         gauge.unread_oldest_s = known.oldest_out.map_or(0.0, |since| seconds(now.since(since)));
         gauge
+    }
+}
+
+fn part(known: &GroupSummary) -> DrainGroup {
+    DrainGroup {
+        group: known.group.to_string(),
+        states: states(known),
+        dead_letters: dead(known),
+        next_due_ms: known.first_due.map(|due| due.0),
     }
 }
 

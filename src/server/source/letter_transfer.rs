@@ -1,27 +1,22 @@
-//! The count of what is pending, and the copy of dead letters to another sidecar.
+//! Copies of dead letters: to a file, and from another sidecar's.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
 use crate::admin::{
-    Base64, DrainGroup, DrainView, EntryImportOutcome, Portable, PortableLetter, PortableLetters,
-    PortableRecord, Unavailable,
+    Base64, EntryImportOutcome, Portable, PortableLetter, PortableLetters, PortableRecord,
+    Unavailable,
 };
 use crate::engine::{
-    DeadLetter, Engine, EngineError, GroupSummary, ImportBatch, ImportRequest, Operator,
-    RECORD_BYTES_MAX,
+    DeadLetter, Engine, EngineError, ImportBatch, ImportRequest, Operator, RECORD_BYTES_MAX,
 };
 use crate::model::{GroupId, OriginError, WallMs};
 use crate::retry::{Entry, Import, ImportOutcome, RetryState};
 use crate::server::source::AdminSource;
-use crate::server::source::group_members::states;
-use crate::server::source::{dead, number};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
 use crate::wire::mark::strip;
 
-/// Groups listed at once.
-const GROUPS_MAX: usize = 1000;
 /// Bytes of records read at once.
 const PIECE_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of dead letters in one read of the log.
@@ -37,27 +32,6 @@ struct LetterPiece {
 }
 
 impl AdminSource {
-    pub(in crate::server) async fn pending(&self) -> Result<DrainView, Unavailable> {
-        let known = self.router.engine.groups().await?;
-        let delayed = self.router.engine.delayed_totals().await?;
-        let groups = known.iter().map(part);
-        let groups: Vec<DrainGroup> =
-            groups.filter(|group| group.states.pending() > 0 || group.dead_letters > 0).collect();
-        let due = groups.iter().filter_map(|group| group.next_due_ms);
-        Ok(DrainView {
-            draining: *self.draining.borrow(),
-            connections: number(self.acceptor.connections()),
-            pending: groups.iter().map(|group| group.states.pending()).sum::<u64>()
-                + delayed.records,
-            delayed: delayed.records,
-            delayed_bytes: delayed.bytes,
-            dead_letters: groups.iter().map(|group| group.dead_letters).sum(),
-            next_due_ms: due.chain(delayed.first_due.map(|due| due.0)).min(),
-            more_groups: number(groups.len().saturating_sub(GROUPS_MAX)),
-            groups: groups.into_iter().take(GROUPS_MAX).collect(),
-        })
-    }
-
     pub(in crate::server) async fn copied(
         &self,
         group: &GroupId,
@@ -126,15 +100,6 @@ impl AdminSource {
         let entries = outcomes.len();
         tracing::info!(%source, entries, imported, "an operator imports dead letters");
         Ok(outcomes)
-    }
-}
-
-fn part(known: &GroupSummary) -> DrainGroup {
-    DrainGroup {
-        group: known.group.to_string(),
-        states: states(known),
-        dead_letters: dead(known),
-        next_due_ms: known.first_due.map(|due| due.0),
     }
 }
 

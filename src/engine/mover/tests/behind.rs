@@ -1,7 +1,7 @@
 //! Retries whose topic is in the cluster behind; the test is the writer.
 
 use super::*;
-use crate::engine::mover::releasing::UNREAD_MS;
+use crate::engine::mover::releasing::UNSERVED_MS;
 use crate::engine::{ReleaseBatch, ReleaseOutcome};
 use crate::retry::CopiedDelivery;
 
@@ -82,7 +82,7 @@ fn a_refused_retry_waits_and_the_others_go_on() {
     }
     assert_eq!((alone, house.counts()), (vec![1, 1, 1], [1, 2, 0]));
     house.reads();
-    house.pass(UNREAD_MS);
+    house.pass(UNSERVED_MS);
     assert_eq!(house.batch().unwrap().records.len(), 1);
 }
 
