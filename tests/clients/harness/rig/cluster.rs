@@ -102,11 +102,22 @@ impl Admin {
         });
     }
 
-    /// Deletes a topic and creates one by the same name.
+    /// Deletes a topic and creates one by the same name, when every broker has forgotten the old
+    /// one: a broker that still knows it would pass for one that knows the new one.
     pub(crate) fn remake_topic(&self, topic: &str, partitions: i32) {
         let deleted = self.client.delete_topics(&[topic], &AdminOptions::new());
         self.runtime.block_on(deleted).unwrap().remove(0).unwrap();
+        for broker in each_broker() {
+            until(PATIENCE, "a broker forgets the topic", || !broker.lists(topic));
+        }
         until(PATIENCE, "the topic is made again", || self.makes(topic, partitions));
+        wait_for_leaders(topic);
+    }
+
+    /// Asks for all topics: a question that names one may create it.
+    fn lists(&self, topic: &str) -> bool {
+        let told = self.client.inner().fetch_metadata(None, ANSWER_MAX);
+        told.map_or(true, |told| told.topics().iter().any(|listed| listed.name() == topic))
     }
 }
 
@@ -114,17 +125,22 @@ impl Admin {
 /// topic before the brokers know it. A client that asks such a broker joins its group without the
 /// topic.
 fn wait_for_leaders(topic: &str) {
-    if bootstrap().is_none() {
-        return;
-    }
-    let first: SocketAddr = back_door().parse().unwrap();
-    for port in (first.port()..).take(nodes()) {
-        // With one bootstrap address, this client asks only that broker.
-        let asking = Admin::at(&SocketAddr::new(first.ip(), port).to_string());
-        asking.wait_for(Some(topic), "a broker knows the topic", |partitions| {
+    for broker in each_broker() {
+        broker.wait_for(Some(topic), "a broker knows the topic", |partitions| {
             !partitions.is_empty() && partitions.iter().all(|p| p.leader() >= 0)
         });
     }
+}
+
+/// One administrator for each broker of the cluster, none without a cluster. With one bootstrap
+/// address, a client asks only that broker.
+fn each_broker() -> Vec<Admin> {
+    if bootstrap().is_none() {
+        return Vec::new();
+    }
+    let first: SocketAddr = back_door().parse().unwrap();
+    let ports = (first.port()..).take(nodes());
+    ports.map(|port| Admin::at(&SocketAddr::new(first.ip(), port).to_string())).collect()
 }
 
 /// Runs `kill`, `stop` or `start` for one broker, and returns when the script has finished.
