@@ -1,7 +1,7 @@
 //! Failures at a steady rate, and overdue retries: the lateness of retries, the speed of the
 //! drain, and the latency of partitions without failures.
 //!
-//! `cargo bench --bench retry [-- failures|drain|plan|redrive|lists|librdkafka]` prints one
+//! `cargo bench --bench retry [-- failures|drain|beside|plan|redrive|lists|librdkafka]` prints one
 //! JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is
 //! a process of its own; deliveries, nacks and commits are all durable before they are answered.
 #![expect(
@@ -13,6 +13,7 @@
 #[path = "../../tests/support/batch.rs"]
 #[expect(dead_code, unreachable_pub, clippy::panic, reason = "the tests' own, used in part")]
 mod batch;
+mod beside;
 mod disk;
 mod drain;
 mod failures;
@@ -53,6 +54,9 @@ fn main() {
     if wants("drain") {
         drain::run(dir.path());
     }
+    if wants("beside") {
+        beside::run(dir.path());
+    }
     if wants("plan") {
         plan::run();
     }
@@ -67,8 +71,8 @@ fn main() {
     }
 }
 
-/// A sidecar whose first retry comes after one second.
-/// Starts a sidecar whose retry topics have so many partitions.
+/// Starts a sidecar whose retry topics have so many partitions, and whose first retry comes after
+/// one second.
 fn start(dir: &Path, name: &str, partitions: usize) -> Sidecar {
     let partitions = format!("retry.partitions={partitions}");
     let healthy =
