@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::operator_actions::{body, check_receivers, operator, record_patch, send_target};
+use super::operator_actions::{body, no_receiver, operator, record_patch, send_target};
 use super::payload::mask::Mask;
 use super::source::Source;
 use super::state::Admin;
@@ -105,8 +105,11 @@ pub(super) async fn begin<S: Source>(
     let by = operator(caller, body.why.clone(), 2)?;
     let anyway = body.anyway;
     let terms = body.terms()?;
-    if terms.action == JobAction::Redrive {
-        check_receivers(admin, terms.group.as_str(), anyway).await?;
+    if terms.action == JobAction::Redrive && !anyway {
+        let plan = admin.source.plan_job(terms.clone()).await?;
+        if plan.is_refused {
+            return Err(no_receiver(plan.receivers));
+        }
     }
     admin.source.start_job(terms, by).await?.map_err(|error| refusal(&error))
 }

@@ -88,9 +88,7 @@ pub(super) async fn dead_letters<S: Source>(
     let target = send_target(asked.to_origin, asked.to_topic)?;
     let request = letter_request(&asked.group, &verb, asked.offsets, by)?;
     let request = request.with_patch(patch, target)?;
-    if request.action == OperatorAction::Plain(Action::Redrive) {
-        check_receivers(&admin, &asked.group, asked.anyway).await?;
-    }
+    check_receivers(&admin, &request, asked.anyway).await?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
 }
 
@@ -110,14 +108,20 @@ pub(super) async fn retries<S: Source>(
 /// Refuses to send records back to a group in which no member would receive them.
 pub(super) async fn check_receivers<S: Source>(
     admin: &Admin<S>,
-    group: &str,
+    request: &ActionRequest,
     anyway: bool,
 ) -> Result<(), Refusal> {
-    if anyway {
+    let is_redrive = request.action == OperatorAction::Plain(Action::Redrive);
+    let EntryNames::Letters(letters) = &request.names else { return Ok(()) };
+    if anyway || !is_redrive {
         return Ok(());
     }
-    let receivers = admin.source.receivers(group).await?;
-    receivers.map(|_| ()).map_err(|nobody| Refusal::new(StatusCode::CONFLICT, nobody))
+    let receivers = admin.source.receivers(request.group.as_str(), letters.clone()).await?;
+    receivers.map(|_| ()).map_err(no_receiver)
+}
+
+pub(super) fn no_receiver(nobody: String) -> Refusal {
+    Refusal::new(StatusCode::CONFLICT, nobody)
 }
 
 /// The record patch that a request describes.

@@ -186,11 +186,12 @@ pub trait Source: Send + Sync + 'static {
         terms: JobTerms,
     ) -> impl Future<Output = Result<JobPlan, Unavailable>> + Send;
 
-    /// Tells who would receive a dead letter sent back to its group; `Err`: nobody, and the way
-    /// out.
+    /// Tells who would receive dead letters sent back to their group; `Err`: nobody receives one
+    /// of them, and the way out.
     fn receivers(
         &self,
         group: &str,
+        letters: Vec<i64>,
     ) -> impl Future<Output = Result<Result<String, String>, Unavailable>> + Send;
 
     /// Starts a job; durable on return.

@@ -2,8 +2,9 @@
 
 use std::process::Output;
 
-use crate::support::{Member, Rec, Server, until};
 use serde_json::{Value, json};
+
+use crate::support::{Member, Rec, Server, until};
 
 /// Runs a command against the sidecar: code, stdout, stderr.
 fn cli(server: &Server, args: &[&str]) -> (i32, String, String) {
@@ -49,8 +50,8 @@ fn a_redrive_that_no_member_receives_is_refused() {
     let mut member = Member::new(&server, "shop", &["orders"]);
     member.join(&[("orders", 1)]);
     fill(&mut member);
-    let nobody = "nobody would receive it: no member of the group that is connected here \
-                  subscribes to its retry topic";
+    let nobody = "nobody reads reprise.retry.shop--orders: no member of the group that is \
+                  connected here subscribes to it";
     let all = ["dlq", "redrive", "shop", "--all"];
     assert!(done(&server, &all).contains(nobody));
     let job = [&all[..], &["--execute", "--why", "x"]].concat();
@@ -74,6 +75,41 @@ fn a_redrive_that_no_member_receives_is_refused() {
     assert_eq!(member.leave(), 0);
     assert!(done(&server, &all).contains("a member did before"));
     assert_eq!(done(&server, &["dlq", "redrive", "shop", "2"]), sent);
+}
+
+#[test]
+fn a_redrive_needs_a_reader_of_each_topic() {
+    let server = Server::start();
+    let mut client = server.client();
+    for topic in ["orders", "payments"] {
+        client.create(topic, 1);
+        client.put(topic, 0, &[Rec::new(topic)]);
+    }
+    let topics = ["orders", "payments", "reprise.retry.shop--orders"];
+    let mut member = Member::new(&server, "shop", &topics);
+    member.join(&topics.map(|topic| (topic, 1)));
+    for origin in ["payments-0@0", "orders-0@0"] {
+        member.client.nack("shop", origin, Rec::new("x").header("x-retry-level", "-1"));
+    }
+    let nobody = "nobody reads reprise.retry.shop--payments: no member";
+    let both = ["dlq", "redrive", "shop", "--all"];
+    let execute = ["--execute", "--why", "x"];
+    assert!(done(&server, &both).contains(nobody));
+    for refused in [&["dlq", "redrive", "shop", "0"][..], &[&both[..], &execute].concat()] {
+        let (code, out, err) = cli(&server, refused);
+        assert_eq!((code, out.as_str()), (4, ""), "{err}");
+        assert!(err.contains(nobody) && err.contains("--to-origin"), "{err}");
+    }
+    assert!(server.get("/groups/shop/letters/0").contains(nobody));
+    assert!(!server.json("/api/v1/groups/shop")["advice"].to_string().contains("nobody reads"));
+
+    let of_orders = ["dlq", "redrive", "shop", "--all", "--topic", "orders"];
+    let plan = done(&server, &of_orders);
+    assert!(plan.contains("alone, by reprise.retry.shop--orders, with"), "{plan}");
+    assert!(plan.contains("1 member reads reprise.retry.shop--orders now\n"), "{plan}");
+    assert!(!plan.contains("payments"), "{plan}");
+    let sent = "1 sent back, 0 left as they were\n";
+    assert_eq!(done(&server, &["dlq", "redrive", "shop", "1"]), sent);
 }
 
 #[test]

@@ -18,8 +18,7 @@ use crate::admin::operator_actions::{
 };
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::action_request::{ActionReport, DueTime, OperatorAction};
-use crate::retry::Action;
+use crate::admin::views::action_request::{ActionReport, DueTime};
 
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
@@ -134,9 +133,7 @@ async fn run<S: Source>(
     } else {
         retry_request(group, (&verb, due), ids, by)?
     };
-    if request.action == OperatorAction::Plain(Action::Redrive) {
-        check_receivers(admin, group, anyway).await?;
-    }
+    check_receivers(admin, &request, anyway).await?;
     Ok(admin.source.operate(request).await?)
 }
 

@@ -75,7 +75,7 @@ async fn content<S: Source>(
     let path = letter_path(group, letter.offset);
     let (value, headers) = (letter.value.as_deref(), letter.headers.as_slice());
     let concealment = letter.concealment;
-    let receivers = admin.source.receivers(group).await?;
+    let receivers = admin.source.receivers(group, vec![letter.offset]).await?;
     let record = record(ShownRecord { path: &path, value, headers, show, concealment }, query)?;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }

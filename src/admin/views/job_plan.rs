@@ -13,10 +13,12 @@ pub struct JobPlan {
     /// Letters that stay, because the patch does not apply, and the first reason.
     pub unpatched: u64,
     pub unpatched_reason: Option<String>,
-    /// The topic of the next delivery.
+    /// The topics of the next deliveries.
     pub retry_topic: String,
     /// The members that would receive the records; or the reason why none would.
     pub receivers: String,
+    /// Nobody would receive one of the records: the job starts only with `anyway`.
+    pub is_refused: bool,
     /// Retries that each record has from then on.
     pub max_reconsume_times: u32,
     pub samples: Vec<PlanSample>,

@@ -79,9 +79,9 @@ impl Engine {
         self.readers.note_subscription(pair);
     }
 
-    /// Whether a retry topic of the group has or had a reader since the start.
-    pub fn had_retry_reader(&self, group: &GroupId) -> bool {
-        self.readers.was_read(group)
+    /// Whether the retry topic has or had a reader since the start.
+    pub fn had_retry_reader(&self, pair: &RetryPair) -> bool {
+        self.readers.was_read(pair)
     }
 
     /// The owners of the group's retry topics that were fetched lately.

@@ -89,11 +89,9 @@ impl RetryReaders {
         }
     }
 
-    /// Whether a retry topic of the group has or had a reader since the start.
-    pub(super) fn was_read(&self, group: &GroupId) -> bool {
-        let last = self.lock();
-        let first = last.range(RetryPair::of_group(group)..).next();
-        first.is_some_and(|(pair, _)| pair.group == *group)
+    /// Whether the topic has or had a reader since the start.
+    pub(super) fn was_read(&self, pair: &RetryPair) -> bool {
+        self.lock().contains_key(pair)
     }
 
     /// Whether the topic is read.

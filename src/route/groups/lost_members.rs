@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
 use crate::group::GoneCause;
-use crate::model::{GroupId, MemberId, RetryPair};
+use crate::model::{GroupId, MemberId, RetryPair, TopicName};
 use crate::route::Router;
 
 /// The interval at which silent members of the cluster's groups are searched for.
@@ -38,8 +38,8 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
     }
 }
 
-/// The reason why no member receives the retries of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// The reason why no member receives retries of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum NoTaker {
     /// The group has no retry topic.
     #[error("the group has no retry topic here (retry.delivery: off)")]
@@ -54,20 +54,27 @@ pub enum NoTaker {
     #[error("no member of the group was heard of for its session timeout")]
     Silent,
     /// The live members subscribe to other topics only.
-    #[error("no member of the group that is connected here subscribes to its retry topic")]
+    #[error("no member of the group that is connected here subscribes to it")]
     NotSubscribed,
 }
 
 impl Router {
-    /// The reason why no live member receives retries of the group; `None`: one does.
-    pub fn no_taker(&self, group: &GroupId) -> Option<NoTaker> {
+    /// The retry topic by which members receive retries of `source` now: its own, or else that of
+    /// the whole group.
+    pub fn taker_of(
+        &self,
+        group: &GroupId,
+        source: Option<&TopicName>,
+    ) -> Result<RetryPair, NoTaker> {
         if !self.has_retry_topic(group) {
-            return Some(NoTaker::RetriesOff);
+            return Err(NoTaker::RetriesOff);
         }
-        if self.is_retry_read(group) {
-            return None;
+        let read = self.retry_topics_read(group);
+        let pairs = [self.names.pair(group, source), RetryPair::of_group(group)];
+        if let Some(pair) = pairs.into_iter().find(|pair| read.contains(pair)) {
+            return Ok(pair);
         }
-        Some(match self.live_members(group) {
+        Err(match self.live_members(group) {
             0 if self.upstream.is_none() => NoTaker::NoMember,
             0 if self.members.seen(group, self.clock.now().mono).is_empty() => NoTaker::NotHere,
             0 => NoTaker::Silent,
@@ -88,11 +95,12 @@ impl Router {
         read
     }
 
-    /// The number of members that subscribe to a retry topic of the group; in front of a cluster,
-    /// those connected here.
-    pub fn count_takers(&self, group: &GroupId) -> usize {
-        let subscriptions = self.subscriptions(group);
-        subscriptions.iter().filter(|topics| self.names.reads_retries(group, topics)).count()
+    /// The number of members that subscribe to a retry topic; in front of a cluster, those
+    /// connected here.
+    pub fn count_takers(&self, pair: &RetryPair) -> usize {
+        let topic = self.names.retry_topic(pair);
+        let subscriptions = self.subscriptions(&pair.group);
+        subscriptions.iter().filter(|topics| topics.contains(&topic)).count()
     }
 
     /// A member has left: without another subscriber nobody reads a retry topic. A reader without

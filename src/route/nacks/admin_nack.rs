@@ -50,13 +50,14 @@ pub enum PostRefusal {
     RetriesOff(String),
     /// No member would receive the retry.
     #[error(
-        "the record of the group {group:?} would not come back: {why}. Start the application with \
-         {topics} in its subscription, or send \"dlq\": true for the dead letters"
+        "the record would not come back to the group {group:?}, for nobody reads {topic}: {why}. \
+         Start the application with {topic} in its subscription, or send \"dlq\": true for the \
+         dead letters"
     )]
     NoWayBack {
         group: String,
-        /// The retry topics of the group.
-        topics: String,
+        /// The retry topic of the record.
+        topic: TopicName,
         /// The reason why no member receives its retries.
         why: NoTaker,
     },
@@ -106,7 +107,8 @@ impl Router {
     /// record.
     pub async fn post(&self, posted: AdminNack) -> Result<Option<NackOutcome>, PostRefusal> {
         let AdminNack { group, record, want, reason } = posted;
-        self.may_come_back(&group, want)?;
+        let source = self.source_of(&record.topic);
+        self.may_come_back(&group, source.as_ref(), want)?;
         let named = name(self, &group, record.clone());
         let record = match &named {
             NackTarget::Origin(origin) => origin.clone(),
@@ -161,7 +163,6 @@ impl Router {
             }
             Err(error) => return Err(PostRefusal::Engine(error)),
         };
-        let source = self.source_of(&record.topic);
         self.names.register(&self.pair_in_use(&group, source.as_ref()));
         match reply {
             NackReply::Taken(outcomes) => {
@@ -172,7 +173,12 @@ impl Router {
     }
 
     /// Refuses a retry that no member would receive; dead letters are always possible.
-    fn may_come_back(&self, group: &GroupId, want: RequestedDelay) -> Result<(), PostRefusal> {
+    fn may_come_back(
+        &self,
+        group: &GroupId,
+        source: Option<&TopicName>,
+        want: RequestedDelay,
+    ) -> Result<(), PostRefusal> {
         let (has_retries, watched, in_order, most) = {
             let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
             let policy = policies.of(group);
@@ -189,9 +195,10 @@ impl Router {
         if !watched || level < 0 || in_order {
             return Ok(());
         }
-        let Some(why) = self.no_taker(group) else { return Ok(()) };
-        let topics = self.retry_topics_text(group);
-        Err(PostRefusal::NoWayBack { group: group.to_string(), topics, why })
+        self.taker_of(group, source).map(|_| ()).map_err(|why| {
+            let topic = self.names.retry_topic(&self.names.pair(group, source));
+            PostRefusal::NoWayBack { group: group.to_string(), topic, why }
+        })
     }
 
     /// The stored form of an origin record. An inner error: it cannot be read, which matters only

@@ -230,14 +230,12 @@ impl Router {
         }
     }
 
-    /// Whether a retry topic of the group ever had a reader: only such a topic gets retries.
-    pub fn had_retry_reader(&self, group: &GroupId) -> bool {
-        if self.engine.had_retry_reader(group) {
-            return true;
-        }
-        let topics = self.broker.topics.list().into_iter();
-        let mut own = topics.filter(|topic| self.retry_group(&topic.name).as_ref() == Some(group));
-        own.any(|topic| topic.partitions.iter().any(|of| self.broker.bounds(of).next > 0))
+    /// Whether the retry topic of a pair ever had a reader: only such a topic gets retries.
+    pub fn had_retry_reader(&self, pair: &RetryPair) -> bool {
+        let has_retries =
+            |topic: Arc<Topic>| topic.partitions.iter().any(|of| self.broker.bounds(of).next > 0);
+        self.engine.had_retry_reader(pair)
+            || self.broker.topics.find(&self.names.retry_topic(pair)).is_some_and(has_retries)
     }
 
     /// Refuses a change of the settings that keep retries in their topic.

@@ -19,6 +19,7 @@ use crate::route::Router;
 use crate::server::source::AdminSource;
 use crate::server::source::number;
 use crate::server::source::operator_actions::{self, sent_back};
+use crate::server::source::redrive_receivers::LetterSources;
 use crate::server::source::topic_sends::{OutgoingRecord, RecordSender};
 use crate::upstream::WriteError;
 use crate::wire::batch::RawRecord;
@@ -382,12 +383,9 @@ impl AdminSource {
     /// Counts the letters that a job would change.
     pub(super) async fn plan(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
         let policy = self.policy(&terms.group);
-        let mut plan = JobPlan {
-            retry_topic: self.router.retry_topics_text(&terms.group),
-            receivers: self.receivers_of(&terms.group).unwrap_or_else(|nobody| nobody),
-            max_reconsume_times: policy.max_reconsume_times,
-            ..JobPlan::default()
-        };
+        let mut sources = LetterSources::new();
+        let mut plan =
+            JobPlan { max_reconsume_times: policy.max_reconsume_times, ..JobPlan::default() };
         let bounds = self.router.engine.dead_letter_bounds(&terms.group);
         let Some(bounds) = bounds else { return Ok(plan) };
         let (mut from, end) = (bounds.start, bounds.visible_end);
@@ -396,7 +394,16 @@ impl AdminSource {
             for one in &found.candidates {
                 add(&mut plan, one, &terms);
             }
+            let leave = found.candidates.iter().filter(|one| one.record.is_ok());
+            let entries = leave.filter_map(|one| one.letter.entry.as_ref());
+            sources.extend(entries.map(|entry| entry.source().cloned()));
             from = found.next.max(from + 1);
+        }
+        if terms.action == JobAction::Redrive {
+            plan.retry_topic = self.retry_topics_of(&terms.group, &sources);
+            let receivers = self.receivers_of(&terms.group, &sources);
+            plan.is_refused = receivers.is_err();
+            plan.receivers = receivers.unwrap_or_else(|nobody| nobody);
         }
         if let Some(refusal) = self.target_refusal(&terms).await {
             plan.unpatched += std::mem::take(&mut plan.matched);

@@ -43,6 +43,7 @@ use crate::server::readiness::readiness;
 use crate::server::source::detector_state::{breaker, explained};
 use crate::server::source::group_members::{MembershipView, elsewhere, seen, states};
 use crate::server::source::record_history::told;
+use crate::server::source::redrive_receivers::LetterSources;
 
 pub(super) use admin_source::AdminSource;
 
@@ -290,8 +291,12 @@ impl Source for AdminSource {
         self.list_jobs(id).await
     }
 
-    async fn receivers(&self, group: &str) -> Result<Result<String, String>, Unavailable> {
-        Ok(self.receivers_of(&GroupId::new(group)))
+    async fn receivers(
+        &self,
+        group: &str,
+        letters: Vec<i64>,
+    ) -> Result<Result<String, String>, Unavailable> {
+        self.receivers_of_letters(&GroupId::new(group), letters).await
     }
 
     fn audit_end(&self) -> i64 {
@@ -325,6 +330,19 @@ impl AdminSource {
         topics
     }
 
+    /// The reason why no record of the group could be sent back to it; `None`: a retry topic is
+    /// read, or was.
+    fn no_receiver(&self, group: &GroupId) -> Option<String> {
+        if self.router.is_retry_read(group) {
+            return None;
+        }
+        let mut sources: LetterSources = self.topics(group).into_iter().map(Some).collect();
+        if sources.is_empty() {
+            sources.insert(None);
+        }
+        self.receivers_of(group, &sources).err()
+    }
+
     /// Bytes of the dead-letter topic of a group.
     fn dead_letter_bytes(&self, group: &GroupId) -> u64 {
         self.router.engine.dead_letter_bounds(group).map_or(0, |bounds| bounds.bytes)
@@ -356,7 +374,7 @@ impl AdminSource {
             levels: retries.map(levels).unwrap_or_default(),
             dead_letters: retries.map_or(0, dead),
             is_read: self.router.is_retry_read(group),
-            no_receiver: self.receivers_of(group).err(),
+            no_receiver: self.no_receiver(group),
             dead_letter_bytes: self.dead_letter_bytes(group),
             breaker: breaker(self.router.breaker(group)),
             forward: self.forward_statuses.of(group).map(|status| ForwardView {

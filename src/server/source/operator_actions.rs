@@ -11,6 +11,7 @@ use crate::engine::{
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Action, ActionOutcome, Entry, StateKind};
 use crate::server::source::AdminSource;
+use crate::server::source::redrive_receivers::LetterSources;
 use crate::server::source::topic_sends::OutgoingRecord;
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::strip;
@@ -22,9 +23,11 @@ const READ_BYTES: usize = 1 << 20;
 
 /// The entries of a request, and the names without an entry.
 #[derive(Default)]
-struct NamedEntries {
+pub(super) struct NamedEntries {
     names: Vec<i64>,
     ids: Vec<EntryId>,
+    /// The topics of named dead letters.
+    pub(super) sources: LetterSources,
     /// The changed record of each entry, for a redrive.
     records: Vec<OutgoingRecord>,
     left: Vec<LeftEntry>,
@@ -152,7 +155,7 @@ fn retries(ids: &[u64]) -> NamedEntries {
 }
 
 /// Reads the dead letters at these offsets, each once; for a redrive with their changed records.
-fn letters(
+pub(super) fn letters(
     engine: &Engine,
     group: &GroupId,
     mut offsets: Vec<i64>,
@@ -179,6 +182,7 @@ fn letters(
             found.left.push(LeftEntry { entry: offset, why });
             continue;
         };
+        found.sources.insert(entry.source().cloned());
         let mut record = None;
         if let Some(patch) = patch {
             let changed = match sent_back(letter, patch) {

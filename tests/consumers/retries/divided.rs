@@ -1,5 +1,7 @@
 //! Groups with a retry topic for each of their topics.
 
+use serde_json::json;
+
 use crate::support::batch::{plain, unpack};
 use crate::support::{Got, Member, Rec, Server, rebalance, until};
 
@@ -13,6 +15,7 @@ both!(
     a_failed_retry_comes_back_in_the_same_topic,
     commit_markers_lead_to_the_retry_topic,
     retries_without_a_reader_do_not_hold_up_others,
+    an_admin_nack_needs_a_reader_of_its_own_topic,
     waiting_retries_survive_a_restart
 );
 
@@ -112,6 +115,26 @@ fn retries_without_a_reader_do_not_hold_up_others() {
     let due = server.pending("shop").into_iter().filter(|one| one["state"] == "due");
     assert_eq!(due.count(), 5);
     assert_eq!(retries(&mut payments, topic, 0).len(), 5, "nobody subscribes, and one reads");
+}
+
+fn an_admin_nack_needs_a_reader_of_its_own_topic() {
+    let server = Server::with("retry: {levels: 20ms, partitions: 1}");
+    for topic in ["orders", "payments"] {
+        server.client().create(topic, 1);
+        server.client().put(topic, 0, &[Rec::new(topic)]);
+    }
+    let mut member = Member::new(&server, "shop", &["orders", "payments", RETRY_OF_ORDERS]);
+    member.join(&PARTITIONS[..3]);
+    let told = |topic| {
+        let nack = json!({"group": "shop", "topic": topic, "partition": 0, "offset": 0});
+        server.post("/api/v1/nack", &nack.to_string())
+    };
+    assert_eq!(told("orders").0, 200);
+    let (status, refused) = told("payments");
+    assert_eq!(status, 409, "{refused}");
+    let says = format!("nobody reads {RETRY_OF_PAYMENTS}: no member of the group that is");
+    assert!(refused.to_string().contains(&says), "{refused}");
+    assert_eq!(origins(&retries(&mut member, RETRY_OF_ORDERS, 0)), ["orders-0@0"]);
 }
 
 fn waiting_retries_survive_a_restart() {

@@ -89,10 +89,15 @@ impl Source for Fake {
         };
         Ok(FingerprintList { items: vec![item; limit.min(1)], rest: 0 })
     }
-    async fn plan_job(&self, _: JobTerms) -> Result<JobPlan, Unavailable> {
-        Ok(JobPlan { matched: 3, ..JobPlan::default() })
+    async fn plan_job(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
+        let is_refused = terms.group.as_str() == "unread";
+        Ok(JobPlan { matched: 3, is_refused, receivers: "nobody".into(), ..JobPlan::default() })
     }
-    async fn receivers(&self, group: &str) -> Result<Result<String, String>, Unavailable> {
+    async fn receivers(
+        &self,
+        group: &str,
+        _: Vec<i64>,
+    ) -> Result<Result<String, String>, Unavailable> {
         Ok(if group == "unread" { Err("nobody".to_owned()) } else { Ok("1 member".to_owned()) })
     }
     async fn start_job(
