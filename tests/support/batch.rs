@@ -226,14 +226,17 @@ impl Got {
     }
 }
 
-/// Every record of a Fetch answer; each batch must be whole, with a valid CRC. A batch without the
-/// cut records may be empty.
+/// Every record of a Fetch answer, without markers; each batch must be whole, with a valid CRC. A
+/// batch without the cut records may be empty.
 pub fn unpack(answer: &Bytes) -> Vec<Got> {
     let (mut out, mut rest) = (Vec::new(), answer.clone());
     while !rest.is_empty() {
         let batch = Batch::parse(&rest).unwrap();
         batch.check_crc().unwrap();
         rest = rest.slice(batch.bytes.len()..);
+        if batch.header.is_control() {
+            continue;
+        }
         for record in records(&batch, usize::MAX).unwrap() {
             let record = record.unwrap();
             let headers = record.headers.iter().map(|header| (header.key, header.value));

@@ -16,7 +16,7 @@ use crate::route::clients::conn::Conn;
 use crate::route::delivery::{FinalForm, ReadOutcome, TrackedFetch};
 use crate::route::fetch::answer_room::AnswerRoom;
 use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, UNPACKED_BYTES_MAX, cut};
-use crate::route::fetch::partition_data::{empty, from_log};
+use crate::route::fetch::partition_data::{empty, from_log, readable_end};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::topics::topic_kind::TopicKind;
 use crate::wire::batch::{Batch, CutError, UnreadableBatch, whole_at};
@@ -271,21 +271,6 @@ pub(super) fn only_skips(data: &PartitionData) -> bool {
         rest = rest.slice(batch.bytes.len()..);
     }
     rest.is_empty() && end.is_some_and(|end| end >= readable_end(data))
-}
-
-/// The end of the records that this client may read: the last stable offset for `read_committed`,
-/// else the high watermark. Only `read_committed` answers list aborted transactions.
-fn readable_end(data: &PartitionData) -> i64 {
-    match data.last_stable_offset {
-        stable @ 0.. if data.aborted_transactions.is_some() => stable.min(data.high_watermark),
-        _ => data.high_watermark,
-    }
-}
-
-/// Clients with these versions may throw at an answer of only empty batches: kafka-python up to
-/// 2.0.2 indexes the last of its records.
-pub(super) fn throws_at_skips(version: i16) -> bool {
-    version <= 4
 }
 
 /// Removes empty batches up to the end: the client keeps its offset until more records come.

@@ -65,7 +65,7 @@ pub(super) async fn answer(
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         return (response, Vec::new());
     }
-    let mut planned = plan::plan(router, &request);
+    let mut planned = plan::plan(router, &request, version);
     let wanted =
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
@@ -87,7 +87,7 @@ pub(super) async fn answer(
         if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
             member.handed(&gathered.handed);
             response.responses = gathered.topics;
-            if local_records::throws_at_skips(version) {
+            if plan::throws_at_skips(version) {
                 local_records::leave_out_skips(&mut response);
             }
             return (response, room.into_held());
@@ -102,7 +102,7 @@ pub(super) async fn answer(
             () = member.wait(pause, plan.until) => {}
         }
         if waits_for_topic {
-            planned = plan::plan(router, &request);
+            planned = plan::plan(router, &request, version);
         }
     }
 }

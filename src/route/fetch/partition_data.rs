@@ -1,5 +1,6 @@
 //! The answer for one partition: records of a local log, nothing, or an error.
 
+use bytes::Bytes;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
 
 use crate::broker::CommittedRead;
@@ -9,6 +10,7 @@ use crate::journal::{EntryReadError, ReadSize};
 use crate::route::fetch::plan::PartitionRead;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
+use crate::wire::batch::gap_end;
 
 /// Reads a partition. An error is the size of a first batch that is larger than allowed.
 pub(super) fn from_log(
@@ -20,7 +22,7 @@ pub(super) fn from_log(
         return Ok(refused(ResponseError::UnknownTopicOrPartition));
     };
     let broker = &router.broker;
-    let read = if log.committed {
+    let read = if log.form.committed {
         broker.read_committed(partition, log.offset, size)
     } else {
         broker.read(partition, log.offset, size).map(|read| {
@@ -33,8 +35,11 @@ pub(super) fn from_log(
             let mut data = empty(read.bounds.start, read.bounds.visible_end);
             data.last_stable_offset = stable_end;
             data.aborted_transactions =
-                log.committed.then(|| aborted.into_iter().map(aborted_by).collect());
-            data.records = Some(read.records);
+                log.form.committed.then(|| aborted.into_iter().map(aborted_by).collect());
+            let is_asked = log.form.passes_markers && size.bytes_max > 0;
+            let is_gap = is_asked && read.records.is_empty() && log.offset < readable_end(&data);
+            let gap = if is_gap { gap(router, log, size) } else { None };
+            data.records = Some(gap.unwrap_or(read.records));
             Ok(data)
         }
         Err(BrokerError::Read(EntryReadError::Larger { bytes })) => Err(bytes),
@@ -47,10 +52,31 @@ pub(super) fn from_log(
     }
 }
 
+/// The end of a gap that reaches from the offset to the end of the log; `None`: there is none.
+/// Records leave a log when they are settled, and a reader would wait before the last ones forever.
+fn gap(router: &Router, log: &PartitionRead, size: ReadSize) -> Option<Bytes> {
+    let partition = log.topic.partition(log.index)?;
+    let stable_end = router.broker.stable_end(partition);
+    // The log may have grown since the first read.
+    let read = router.broker.read(partition, log.offset, size).ok()?;
+    let readable_end = if log.form.committed { stable_end } else { i64::MAX };
+    let end = readable_end.min(read.bounds.visible_end);
+    (read.records.is_empty() && log.offset < end).then(|| gap_end(end - 1))
+}
+
 fn aborted_by(aborted: AbortedRange) -> AbortedTransaction {
     let mut told = AbortedTransaction::default();
     (told.producer_id, told.first_offset) = (aborted.producer_id.into(), aborted.first);
     told
+}
+
+/// The end of the records that this client may read: the last stable offset for `read_committed`,
+/// else the high watermark. Only `read_committed` answers list aborted transactions.
+pub(super) fn readable_end(data: &PartitionData) -> i64 {
+    match data.last_stable_offset {
+        stable @ 0.. if data.aborted_transactions.is_some() => stable.min(data.high_watermark),
+        _ => data.high_watermark,
+    }
 }
 
 /// An answer without records.
@@ -59,7 +85,7 @@ pub(super) fn empty(log_start: i64, high_watermark: i64) -> PartitionData {
     data.high_watermark = high_watermark;
     data.last_stable_offset = high_watermark;
     data.log_start_offset = log_start;
-    data.records = Some(bytes::Bytes::new());
+    data.records = Some(Bytes::new());
     data
 }
 

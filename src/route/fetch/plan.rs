@@ -53,8 +53,16 @@ pub(super) struct PartitionRead {
     pub(super) offset: i64,
     /// False for dead-letter topics.
     pub(super) is_real: bool,
+    pub(super) form: ReadForm,
+}
+
+/// The form in which the client reads.
+#[derive(Clone, Copy)]
+pub(super) struct ReadForm {
     /// `read_committed`: up to the last stable offset.
     pub(super) committed: bool,
+    /// The client passes over markers: it gets one at the end of a gap up to the end of the log.
+    pub(super) passes_markers: bool,
 }
 
 impl PartitionRead {
@@ -63,17 +71,26 @@ impl PartitionRead {
     }
 }
 
-pub(super) fn plan(router: &Router, request: &FetchRequest) -> Vec<PlannedTopic> {
-    let committed = request.isolation_level == READ_COMMITTED;
+/// Clients with these versions may throw at an answer of only empty batches: kafka-python up to
+/// 2.0.2 indexes the last of its records.
+pub(super) fn throws_at_skips(version: i16) -> bool {
+    version <= 4
+}
+
+pub(super) fn plan(router: &Router, request: &FetchRequest, version: i16) -> Vec<PlannedTopic> {
+    let form = ReadForm {
+        committed: request.isolation_level == READ_COMMITTED,
+        passes_markers: !throws_at_skips(version),
+    };
     let mut named = UniqueNames::default();
-    let of = |topic| plan_topic(router, topic, committed, &mut named);
+    let of = |topic| plan_topic(router, topic, form, &mut named);
     request.topics.iter().map(of).collect()
 }
 
 fn plan_topic<'a>(
     router: &Router,
     asked: &'a FetchTopic,
-    committed: bool,
+    form: ReadForm,
     named: &mut UniqueNames<(&'a str, Uuid, i32)>,
 ) -> PlannedTopic {
     let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
@@ -98,7 +115,7 @@ fn plan_topic<'a>(
             index: partition.partition,
             bytes_max: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
             source: match &place {
-                Ok(place) => source(place, partition, committed),
+                Ok(place) => source(place, partition, form),
                 Err(error) => ReadSource::Refused(*error),
             },
         })
@@ -106,7 +123,7 @@ fn plan_topic<'a>(
     PlannedTopic { name: asked.topic.clone(), id: asked.topic_id, partitions }
 }
 
-fn source(place: &TopicKind, asked: &FetchPartition, committed: bool) -> ReadSource {
+fn source(place: &TopicKind, asked: &FetchPartition, form: ReadForm) -> ReadSource {
     let index = asked.partition;
     if !(0..place.partitions()).contains(&index) {
         return ReadSource::Refused(ResponseError::UnknownTopicOrPartition);
@@ -120,7 +137,7 @@ fn source(place: &TopicKind, asked: &FetchPartition, committed: bool) -> ReadSou
                 index,
                 offset,
                 is_real,
-                committed,
+                form,
             })
         }
         TopicKind::DeadLetters(None) if offset == 0 => ReadSource::Nothing,
