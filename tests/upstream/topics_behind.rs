@@ -158,7 +158,7 @@ fn a_nack_at_another_sidecar_goes_on_counting() {
 }
 
 #[test]
-fn a_nack_at_an_added_partition_is_taken() {
+fn an_added_partition_takes_nacks_and_gets_retries() {
     let server = server();
     let mut member = member(&server);
     member.client.put("orders", 0, &[Rec::new("a")]);
@@ -169,7 +169,34 @@ fn a_nack_at_an_added_partition_is_taken() {
     let nack = Rec::new("a").header("x-retry-origin", "orders-0@0");
     let nacked = member.client.produce(RETRY, PARTITIONS, plain(&[nack]));
     assert_eq!(nacked.error_code, 0, "{:?}", nacked.error_message);
-    assert_eq!(retries(&mut member, &mut BTreeMap::new(), 1)[0].text(), "a");
+    let mut at = BTreeMap::new();
+    assert_eq!(retries(&mut member, &mut at, 1)[0].text(), "a");
+    commit(&mut member, &at);
+
+    // The sidecar learns it from an answer to any client.
+    assert_eq!(member.client.metadata(9, &[RETRY]).topics[0].partitions.len(), 3);
+    let mut got = Vec::new();
+    until("a retry in the added partition", || {
+        let offset = member.client.put("orders", 0, &[Rec::new("b")]);
+        let nacked = member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new("b"));
+        assert_eq!(nacked.error_code, 0);
+        let data = member.client.leader("orders").fetch(RETRY, PARTITIONS, 0, 100);
+        got = unpack(&data.records.unwrap_or_default());
+        !got.is_empty()
+    });
+    let place = format!("{RETRY}-{PARTITIONS}@0");
+    assert_eq!(member.client.nack("shop", &place, Rec::new("b")).error_code, 0);
+    assert_eq!(member.commit(RETRY, PARTITIONS, 1), 0);
+    until("it comes back", || {
+        let mut all = Vec::new();
+        for partition in 0..=PARTITIONS {
+            let data = member.client.leader("orders").fetch(RETRY, partition, 0, 10);
+            all.extend(unpack(&data.records.unwrap_or_default()));
+        }
+        let origin = got[0].header("ORIGIN_MESSAGE_ID");
+        all.iter()
+            .any(|one| one.header("ORIGIN_MESSAGE_ID") == origin && one.reconsume_times() == 2)
+    });
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub(super) struct OpenedTopic {
     /// The number in the deliveries of its entries.
     pub(super) number: StreamId,
     pub(super) at: MonoMs,
+    /// The cluster has more partitions: the topic is to be opened once more.
+    pub(super) has_grown: bool,
 }
 
 impl OpenedTopics {
@@ -94,6 +96,17 @@ impl OpenedTopics {
 
     pub(super) fn set_open(&self, pair: &RetryPair, topic: OpenedTopic) {
         self.topics().insert(pair.clone(), TopicState::Open(topic));
+    }
+
+    /// An answer of the cluster has this number of partitions.
+    pub(super) fn note_partitions(&self, pair: &RetryPair, partitions: usize) {
+        let mut topics = self.topics();
+        let Some(TopicState::Open(topic)) = topics.get_mut(pair) else { return };
+        let known = usize::try_from(topic.partitions).unwrap_or(0);
+        if known < partitions && !topic.has_grown {
+            topic.has_grown = true;
+            self.wants.notify_one();
+        }
     }
 
     pub(super) fn lose(&self, pair: &RetryPair) {

@@ -42,6 +42,9 @@ impl Router {
         let now = self.clock.now().mono;
         for topic in response.topics.iter().filter(|topic| topic.error_code == 0) {
             let Some(name) = topic.name.as_ref().map(topic_of) else { continue };
+            if let Some(pair) = self.retry_pair(&name) {
+                self.topics_behind.note_partitions(&pair, topic.partitions.len());
+            }
             if topic.topic_id.is_nil() {
                 continue;
             }

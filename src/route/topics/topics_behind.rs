@@ -267,7 +267,12 @@ impl Router {
                 };
                 self.names.register(pair);
                 self.engine.serve_topic_behind(pair, committed.into_iter().map(log).collect());
-                self.topics_behind.set_open(pair, OpenedTopic { partitions, number, at: now });
+                let topic = OpenedTopic { partitions, number, at: now, has_grown: false };
+                self.topics_behind.set_open(pair, topic);
+            }
+            // A topic that has grown keeps the partitions that are known.
+            Err(error) if self.topics_behind.opened(pair).is_some() => {
+                tracing::debug!(%group, %topic, %error, "new partitions are not known yet");
             }
             Err(error) => {
                 if !self.topics_behind.is_refused_anew(pair, now, error.is_passing()) {
@@ -287,7 +292,7 @@ impl Router {
     fn is_settled(&self, pair: &RetryPair) -> bool {
         let now = self.clock.now().mono;
         let refused = self.topics_behind.refused(pair);
-        self.topics_behind.opened(pair).is_some()
+        self.topics_behind.opened(pair).is_some_and(|topic| !topic.has_grown)
             || refused.is_some_and(|(at, _)| now.since(at) < REFUSED_MS)
     }
 
