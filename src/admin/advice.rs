@@ -16,6 +16,10 @@ impl GroupView {
             self.advice.extend(self.no_receiver.as_ref().map(says));
         }
         self.advice.extend(takers);
+        self.advice.extend(self.refusal.as_ref().map(|why| match self.refused {
+            1 => format!("1 due retry is blocked and tried again every 30 s: {why}"),
+            n => format!("{n} due retries are blocked and tried again every 30 s, one since {why}"),
+        }));
         self.advice.extend(self.disconnected());
         if !self.policy.keep_dead_letters {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
@@ -92,7 +96,7 @@ impl GroupView {
         let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
         let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);
         let is_near = bytes.saturating_mul(5) >= most.saturating_mul(4);
-        let blocked = match self.states.blocked {
+        let blocked = match self.states.blocked.saturating_sub(self.refused) {
             0 if is_near => {
                 return Some(format!(
                     "{topic} takes {bytes} of {most} bytes (dead_letters.max_bytes): when it is \

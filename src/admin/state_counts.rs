@@ -14,7 +14,8 @@ pub struct StateCounts {
     pub due: u64,
     /// Retries in the retry topic, neither acknowledged nor failed.
     pub unread: u64,
-    /// Exhausted records that wait until the dead letters have room.
+    /// Due retries that cannot enter their topic, and exhausted records for which the dead letters
+    /// have no room.
     pub blocked: u64,
 }
 

@@ -88,6 +88,10 @@ impl ActionArgs {
         let mut found = items(&self.at, verb.list, &query, MATCHED_MAX)?;
         let is_taken = |state: &str| verb.states.is_empty() || verb.states.contains(&state);
         found.retain(|item| is_taken(&cell(item, "state")));
+        // An exhausted record that is blocked waits for room, and for no time.
+        let is_exhausted =
+            |item: &Value| cell(item, "state") == "blocked" && item["due_ms"].is_null();
+        found.retain(|item| !is_exhausted(item));
         if let Some(text) = &self.filter.contains {
             found.retain(|item| cell(item, "reason").contains(text));
         }

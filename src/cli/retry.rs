@@ -28,7 +28,7 @@ const COLUMNS: [Column; 9] = [
     ("LEVEL", |v| field(v, "level")),
     ("DUE", |v| time(v, "due_ms")),
     ("WHY", |v| field(v, "disposition")),
-    ("REASON", |v| field(v, "reason")),
+    ("REASON", |v| field(v, if v["refusal"].is_string() { "refusal" } else { "reason" })),
 ];
 
 const KINDS: [Column; 9] = kinds(("RETRIES", |v| field(v, "retries")));
@@ -63,7 +63,7 @@ const NOW: Verb = Verb {
     path: "/api/v1/retries/now",
     names: ("id", "ids"),
     done: "due now",
-    states: &["waiting", "due"],
+    states: &["waiting", "due", "blocked"],
 };
 
 const DELAY: Verb = Verb { path: "/api/v1/retries/delay", done: "delayed", ..NOW };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::mover::Mover;
 use crate::engine::store::Store;
-use crate::model::{GroupId, TopicName, WallMs};
+use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::retry::{Entries, EntryCounts};
 
 /// One group, for the admin port and metrics.
@@ -19,6 +19,9 @@ pub struct GroupSummary {
     pub first_due: Option<WallMs>,
     /// Time of the oldest delivery that is not settled.
     pub oldest_out: Option<WallMs>,
+    /// Due entries that cannot be released, with the reason: the record cannot be read, or the
+    /// topic does not take it.
+    pub blocked: BTreeMap<EntryId, String>,
     /// Due entries by the topic whose retry topic nobody reads, while another one is read.
     pub unserved: BTreeMap<Option<TopicName>, u64>,
 }
@@ -26,8 +29,11 @@ pub struct GroupSummary {
 impl GroupSummary {
     /// The group, read from the store and the mover.
     pub(super) fn of((store, mover): (&Store, &Mover), group: &GroupId, now: WallMs) -> Self {
+        let is_due = |id: EntryId| store.get(id)?.due().filter(|due| *due <= now);
+        let aside = mover.aside(group).filter(|(id, _)| is_due(*id).is_some());
         Self {
             group: group.clone(),
+            blocked: aside.map(|(id, why)| (id, why.to_owned())).collect(),
             counts: store.counts(group),
             due: store.count_due(group, now),
             first_due: store.next_due(group, None),

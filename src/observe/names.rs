@@ -112,7 +112,7 @@ metrics! {
     RECORDS_DUE Gauge "reprise_records_due" ["group"]
         "Due retries that are not released: nobody reads the retry topic, or its window is full";
     RECORDS_BLOCKED Gauge "reprise_records_blocked" ["group"]
-        "Exhausted records that wait until the dead letters have room";
+        "Failed records that their topic does not take: due ones, or exhausted ones without room";
     RECORDS_STALLED Gauge "reprise_stalled_records" ["group"]
         "First outstanding records of partitions, not committed for the consume timeout";
     RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]

@@ -58,6 +58,8 @@ async fn write(
             }
             Err(error) => error,
         };
+        // Before this attempt there was no other one, so the cluster has none of the records.
+        let is_denied = error.kind() == FailureKind::Denied && failures.count() == 0;
         if *stopped.borrow() {
             return ReleaseOutcome::Later;
         }
@@ -72,6 +74,9 @@ async fn write(
                 "R0432 due retries cannot be written into their topic and wait: correct what \
                  `error` names"
             );
+        }
+        if is_denied {
+            return ReleaseOutcome::Denied(error.to_string());
         }
         tokio::time::sleep(failures.add(PAUSE_FIRST, PAUSE_MOST)).await;
     }

@@ -32,6 +32,8 @@ pub struct RetryTopic {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Partition {
     is_sending: bool,
+    /// End of the pause after a denied batch.
+    not_before: i64,
     /// Number of retries that are still to be sent alone.
     alone: usize,
     /// The offset behind the last noted retry.
@@ -81,7 +83,8 @@ impl Model {
         if !is_read || self.now < topic.paused_until {
             return Vec::new();
         }
-        let free = topic.partitions.values().filter(|of| !of.is_sending);
+        let is_free = |of: &&Partition| !of.is_sending && of.not_before <= self.now;
+        let free = topic.partitions.values().filter(is_free);
         let room = free.map(|of| if of.alone > 0 { 1 } else { usize::MAX });
         let room = room.fold(0, usize::saturating_add);
         let rests = |id: &u64| topic.refused.get(id).is_some_and(|until| self.now < *until);
@@ -144,6 +147,11 @@ impl Model {
             (ReleaseOutcome::Written { base }, _) => *base,
             (ReleaseOutcome::Later, _) => {
                 topic.paused_until = now + LATER_MS;
+                return None;
+            }
+            (ReleaseOutcome::Denied(_), _) => {
+                of.not_before = now + REFUSED_MS;
+                topic.refused.extend(ids.iter().map(|id| (*id, now + REFUSED_MS)));
                 return None;
             }
             (ReleaseOutcome::Refused(_), [id]) => {

@@ -288,6 +288,7 @@ impl Script {
             match outcome {
                 0 => return self.world.end(at, ReleaseOutcome::Later),
                 1..=2 => return self.world.end(at, ReleaseOutcome::Refused("no".to_owned())),
+                3 => return self.world.end(at, ReleaseOutcome::Denied("no".to_owned())),
                 _ => self.world.write(at),
             }
         }

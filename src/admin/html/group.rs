@@ -214,7 +214,7 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
         tr {
             td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }
             td { (breakable(retry.origin.as_deref().unwrap_or("-"))) }
-            td { (retry.state) }
+            td { (retry.state) @if let Some(why) = &retry.refusal { ": " (cell(why)) } }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
             td { @if let Some(due) = retry.due_ms { (moment(due)) } }
             td.text { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }

@@ -105,6 +105,7 @@ fn facts(found: &RetryRecord, show: bool) -> Markup {
     html! {
         dl {
             dt { "State" } dd { (retry.state) }
+            @if let Some(why) = &retry.refusal { dt { "Blocked" } dd { (why) } }
             dt { "Origin" } dd { (retry.origin.as_deref().unwrap_or("none")) }
             dt { "Cause" } dd { (retry.disposition.as_deref().unwrap_or("none")) }
             @if show { dt { "Reason" } dd { (retry.reason.as_deref().unwrap_or("none given")) } }

@@ -131,6 +131,9 @@ pub struct GroupView {
     pub is_read: bool,
     /// The reason why no member would receive a dead letter sent back, and the way out.
     pub no_receiver: Option<String>,
+    /// Due retries that are blocked, and the reason of one.
+    pub refused: u64,
+    pub refusal: Option<String>,
     /// Bytes of these dead letters.
     pub dead_letter_bytes: u64,
     /// The forwarding of dead letters to the cluster; absent when they stay here.
@@ -259,7 +262,7 @@ pub struct RetryView {
     pub max_reconsume_times: u32,
     /// Level in the delay table, absent for exact delays.
     pub level: Option<u32>,
-    /// The due time, Unix ms; absent for `unread` and `blocked`.
+    /// The due time, Unix ms; absent for `unread`, and for an exhausted record that is `blocked`.
     pub due_ms: Option<i64>,
     /// First failure, Unix ms.
     pub first_failed_ms: Option<i64>,
@@ -269,6 +272,8 @@ pub struct RetryView {
     pub disposition: Option<String>,
     /// The text the application gave.
     pub reason: Option<String>,
+    /// The reason why a due retry is `blocked`.
+    pub refusal: Option<String>,
     /// The pattern of its key, and the size class of its record.
     pub key_shape: Option<String>,
     pub size: String,
@@ -277,7 +282,7 @@ pub struct RetryView {
 impl RetryView {
     /// Whether an operator may act on it: it is not released.
     pub(in crate::admin) fn waits(&self) -> bool {
-        ["waiting", "due"].contains(&self.state.as_str())
+        self.due_ms.is_some()
     }
 }
 

@@ -13,12 +13,15 @@ mod releasing;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod unserved_runs;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::mover::scan::{NextSlice, Scan};
+use crate::engine::mover::unserved_runs::UnservedRuns;
+pub(in crate::engine) use crate::engine::mover::unserved_runs::UnservedSources;
 use crate::engine::mover::window::ReleaseWindow;
 use crate::journal::StreamId;
 use crate::model::{
@@ -147,14 +150,8 @@ pub(super) struct GroupTopics {
     /// Number of released records without a key.
     turn: i64,
     scan: Scan,
-    /// Due retries of each source that the running pass has found without a reader.
-    passing: UnservedSources,
-    /// Numbers of the last pass, as it ended.
-    unserved: UnservedSources,
+    unserved: UnservedRuns,
 }
-
-/// Numbers of due retries whose retry topic nobody reads, by source.
-pub(in crate::engine) type UnservedSources = BTreeMap<Option<TopicName>, u64>;
 
 #[derive(Debug)]
 pub(super) struct RetryTopic {
@@ -179,16 +176,26 @@ struct ReleasePartition {
     is_sending: bool,
     /// Retries that are sent alone, since the cluster refused them in one batch.
     alone: usize,
+    /// The time of the next try, after the cluster has denied one.
+    not_before: MonoMs,
 }
 
 impl ReleasePartition {
     fn new(of: RetryPartitionLog) -> Self {
         let (window, RetryPartitionLog { stream, committed }) = (ReleaseWindow::default(), of);
-        Self { stream, window, committed, end: 0, is_sending: false, alone: 0 }
+        Self {
+            stream,
+            window,
+            committed,
+            end: 0,
+            is_sending: false,
+            alone: 0,
+            not_before: MonoMs(0),
+        }
     }
 
     fn has_room(&mut self, now: MonoMs, unread: usize, bytes: u64) -> bool {
-        !self.is_sending && self.window.has_room(now, unread, bytes)
+        !self.is_sending && self.not_before <= now && self.window.has_room(now, unread, bytes)
     }
 }
 
@@ -200,8 +207,7 @@ impl GroupTopics {
             sent: BTreeMap::new(),
             turn: 0,
             scan: Scan::default(),
-            passing: UnservedSources::new(),
-            unserved: UnservedSources::new(),
+            unserved: UnservedRuns::default(),
         }
     }
 
@@ -224,13 +230,18 @@ impl GroupTopics {
         let partitions = partitions.iter().map(partition).collect();
         let pair = pair.clone();
         self.topics.push(RetryTopic { name, pair, partitions, committed_at, is_read: false });
+        self.topics_changed();
+    }
+
+    fn topics_changed(&mut self) {
         self.scan.forget_places();
+        self.unserved.forget();
     }
 
     /// The retry topic of `source` is no more.
     pub(super) fn remove(&mut self, source: Option<&TopicName>) {
         self.topics.retain(|topic| topic.source() != source);
-        self.scan.forget_places();
+        self.topics_changed();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -250,15 +261,8 @@ impl GroupTopics {
 
     /// The pass has looked at every due retry.
     fn end_pass(&mut self, now: MonoMs) -> NextSlice {
-        self.unserved = std::mem::take(&mut self.passing);
+        self.unserved.end_pass(now);
         self.scan.end(now)
-    }
-
-    /// Leaves a retry waiting, as nobody reads its retry topic.
-    fn leave_unread(&mut self, id: EntryId, source: Option<&TopicName>) {
-        self.scan.leave(id, None);
-        let count = self.passing.entry(source.cloned()).or_default();
-        *count = count.saturating_add(1);
     }
 
     /// Whether a topic has a retry topic of its own.
@@ -370,7 +374,12 @@ impl Mover {
 
     /// Due retries of the group that the last pass has found without a reader.
     pub(super) fn unserved(&self, group: &GroupId) -> UnservedSources {
-        self.groups.get(group).map(|topics| topics.unserved.clone()).unwrap_or_default()
+        self.groups.get(group).map(|topics| topics.unserved.told()).unwrap_or_default()
+    }
+
+    /// Retries of the group that cannot be released, with the reasons.
+    pub(super) fn aside(&self, group: &GroupId) -> impl Iterator<Item = (EntryId, &str)> {
+        self.groups.get(group).into_iter().flat_map(|topics| topics.scan.aside())
     }
 
     /// Due retries of the group may be released.

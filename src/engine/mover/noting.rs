@@ -177,7 +177,15 @@ impl Driver {
                 Ok(())
             }
             ReleaseOutcome::Refused(why) => {
-                self.note_refused(batch, &why, now);
+                self.note_refused(batch, why, now);
+                Ok(())
+            }
+            ReleaseOutcome::Denied(why) => {
+                let until = now.mono.plus(UNSERVED_MS);
+                of.not_before = until;
+                for id in &batch.ids {
+                    topics.scan.set_aside(*id, until, why.clone());
+                }
                 Ok(())
             }
         }
@@ -209,7 +217,7 @@ impl Driver {
     }
 
     /// The cluster refuses a batch: its retries are sent alone, and a single one waits.
-    fn note_refused(&mut self, batch: &ReleaseBatch, why: &str, now: Moment) {
+    fn note_refused(&mut self, batch: &ReleaseBatch, why: String, now: Moment) {
         let Some(topics) = self.mover.groups.get_mut(&batch.pair.group) else { return };
         if let [id] = batch.ids.as_slice() {
             tracing::warn!(
@@ -217,7 +225,7 @@ impl Driver {
                 "R0430 the cluster refuses a due retry: it waits and is tried again every 30 s; \
                  change the topic"
             );
-            topics.scan.set_aside(*id, now.mono.plus(UNSERVED_MS));
+            topics.scan.set_aside(*id, now.mono.plus(UNSERVED_MS), why);
         } else if let Some(of) = topics.partition_mut(batch.partition) {
             of.alone = batch.ids.len();
         }

@@ -36,8 +36,10 @@ pub enum ReleaseOutcome {
     Written { base: i64 },
     /// The cluster has none of them, and may take them later.
     Later,
-    /// The cluster refuses the batch for this reason.
+    /// The topic takes no such records, for this reason.
     Refused(String),
+    /// The sidecar has no right to write into the topic.
+    Denied(String),
 }
 
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::mover::scan::NextSlice;
 use crate::engine::mover::{RetryPartitionLog, RetryTopic};
+use crate::engine::store::DueEntry;
 use crate::journal::{AppendError, NewEntry, StreamId};
 use crate::model::{
     EntryId, GroupId, Moment, MonoMs, RetryPair, RetryPartition, RetryPlace, TopicName,
@@ -23,7 +24,7 @@ const SLICE_BYTES: u64 = 1 << 20;
 pub(super) const FULL_MS: u64 = 1_000;
 /// Pause between tries while the disk cannot keep up.
 const BUSY_MS: u64 = 10;
-/// Pause after a record that cannot be read now.
+/// Pause after a record that cannot be read, or that its topic does not take.
 pub(super) const UNSERVED_MS: u64 = 30_000;
 
 impl Driver {
@@ -89,12 +90,16 @@ impl Driver {
         if allowed == 0 {
             return Ok(NextSlice::After(wait_ms));
         }
-        let mut last = self.mover.groups.get(group).and_then(|topics| topics.scan.after());
+        let mut last = self.slice_start(group);
         let due = self.ledger.store().due_behind(group, last, now.wall, SLICE_RECORDS);
         let mut next = (due.len() == SLICE_RECORDS).then_some(NextSlice::Now);
         let mut slice = Slice::default();
         for (at, id) in due {
-            match self.add(group, id, &mut slice, now.mono) {
+            if let Some(end) = self.jump(group, (at, id), last) {
+                (last, next) = (Some(end), Some(NextSlice::Now));
+                break;
+            }
+            match self.add(group, ((at, id), last), &mut slice, now.mono) {
                 Ok(true) => {}
                 Ok(false) => {
                     next = Some(NextSlice::Now);
@@ -119,7 +124,8 @@ impl Driver {
                         "R0416 a retry cannot be read now: it is tried again; check the disk"
                     );
                     let Some(topics) = self.mover.groups.get_mut(group) else { break };
-                    if !topics.scan.set_aside(id, now.mono.plus(UNSERVED_MS)) {
+                    let until = now.mono.plus(UNSERVED_MS);
+                    if !topics.scan.set_aside(id, until, error.to_string()) {
                         next = Some(NextSlice::Pause(UNSERVED_MS));
                         break;
                     }
@@ -142,9 +148,28 @@ impl Driver {
         Ok(next.unwrap_or_else(|| topics.end_pass(now.mono)))
     }
 
+    /// The retry behind which the next slice begins.
+    fn slice_start(&mut self, group: &GroupId) -> Option<DueEntry> {
+        let topics = self.mover.groups.get_mut(group)?;
+        if let Some(first) = self.ledger.store().take_first_arrival(group) {
+            topics.unserved.arrived(first);
+        }
+        topics.scan.after()
+    }
+
+    /// The end of the run without a reader that has this retry.
+    fn jump(
+        &mut self,
+        group: &GroupId,
+        at: DueEntry,
+        before: Option<DueEntry>,
+    ) -> Option<DueEntry> {
+        self.mover.groups.get_mut(group)?.unserved.jump(at, before)
+    }
+
     fn skip_pass(&mut self, group: &GroupId, now: MonoMs) -> NextSlice {
         let Some(topics) = self.mover.groups.get_mut(group) else { return NextSlice::OnEvent };
-        topics.passing.clear();
+        topics.unserved.skip_pass();
         topics.scan.end(now)
     }
 
@@ -154,7 +179,10 @@ impl Driver {
         let ledger = &self.ledger;
         let mut has_room = false;
         for topic in &mut topics.topics {
-            topic.is_read = self.readers.is_read(&topic.pair, now);
+            let is_read = self.readers.is_read(&topic.pair, now);
+            if std::mem::replace(&mut topic.is_read, is_read) != is_read {
+                topics.unserved.forget();
+            }
             if topic.is_read && !has_room {
                 has_room = (0_u16..).zip(&mut topic.partitions).any(|(index, of)| {
                     let known = topic.pair.partition(of.stream.0, index);
@@ -165,14 +193,16 @@ impl Driver {
         has_room
     }
 
-    /// Adds a retry to the slice, unless its partition is full; false: the slice is full.
+    /// Adds a retry to the slice, unless its partition is full; false: the slice is full. The pass
+    /// has looked at `before` just before it.
     fn add(
         &mut self,
         group: &GroupId,
-        id: EntryId,
+        (at, before): (DueEntry, Option<DueEntry>),
         slice: &mut Slice,
         now: MonoMs,
     ) -> Result<bool, EngineError> {
+        let (_, id) = at;
         let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(false) };
         if let Some(place) = topics.scan.place(id)
             && let (count, bytes) = slice.of(place)
@@ -182,13 +212,13 @@ impl Driver {
             topics.scan.leave(id, None);
             return Ok(true);
         }
-        if topics.scan.is_unreadable(id, now) || topics.sent.contains_key(&id) {
+        if topics.scan.is_aside(id, now) || topics.sent.contains_key(&id) {
             return Ok(true);
         }
         let entry = topics.is_divided().then(|| self.ledger.entry(id)).flatten();
         let source = entry.as_ref().and_then(Entry::source);
         let Some(topic) = topics.index_for(source) else {
-            topics.leave_unread(id, source);
+            topics.unserved.add(at, before, source);
             return Ok(true);
         };
         let bytes = self.ledger.store().record_bytes(id);

@@ -8,8 +8,8 @@ use crate::model::{EntryId, MonoMs, RetryPartition};
 
 /// Retries whose partition is remembered, so that a later pass need not read their records.
 const PLACES_MAX: usize = 1 << 16;
-/// Retries whose records cannot be read; with more, the pass waits.
-const UNREADABLE_MAX: usize = 1_024;
+/// Retries that are set aside; with more, the pass waits.
+const ASIDE_MAX: usize = 1_024;
 /// Longest pause behind a pass, in ms. It grows with the retries that the pass left waiting.
 const PAUSE_MAX_MS: u64 = 1_000;
 /// Retries left waiting for which a pass is followed by 1 ms of pause.
@@ -27,6 +27,14 @@ pub(super) enum NextSlice {
     Pause(u64),
 }
 
+/// A retry whose record cannot be read, or that its topic does not take.
+#[derive(Debug)]
+struct SetAside {
+    /// The time of the next try.
+    until: MonoMs,
+    why: String,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// The last retry that the running pass has looked at.
@@ -37,8 +45,7 @@ pub(super) struct Scan {
     left: u64,
     /// The partition of retries that were left waiting.
     places: BTreeMap<EntryId, RetryPartition>,
-    /// Retries whose records cannot be read, with the time of the next try.
-    unreadable: BTreeMap<EntryId, MonoMs>,
+    aside: BTreeMap<EntryId, SetAside>,
     not_before: MonoMs,
     paused_until: MonoMs,
 }
@@ -67,9 +74,14 @@ impl Scan {
         self.places.get(&id).copied()
     }
 
-    /// Whether the record could not be read lately.
-    pub(super) fn is_unreadable(&self, id: EntryId, now: MonoMs) -> bool {
-        self.unreadable.get(&id).is_some_and(|until| now < *until)
+    /// Whether the retry waits for its next try.
+    pub(super) fn is_aside(&self, id: EntryId, now: MonoMs) -> bool {
+        self.aside.get(&id).is_some_and(|one| now < one.until)
+    }
+
+    /// The retries that are set aside, with the reasons.
+    pub(super) fn aside(&self) -> impl Iterator<Item = (EntryId, &str)> {
+        self.aside.iter().map(|(id, one)| (*id, one.why.as_str()))
     }
 
     /// Leaves a retry waiting, as its partition has no room or its topic no reader.
@@ -83,15 +95,15 @@ impl Scan {
         }
     }
 
-    /// Sets a retry aside whose record cannot be read; false: the pass has to wait.
-    pub(super) fn set_aside(&mut self, id: EntryId, until: MonoMs) -> bool {
-        self.unreadable.insert(id, until);
-        self.unreadable.len() < UNREADABLE_MAX
+    /// Sets a retry aside; false: the pass has to wait.
+    pub(super) fn set_aside(&mut self, id: EntryId, until: MonoMs, why: String) -> bool {
+        self.aside.insert(id, SetAside { until, why });
+        self.aside.len() < ASIDE_MAX
     }
 
     pub(super) fn released(&mut self, id: EntryId) {
         self.places.remove(&id);
-        self.unreadable.remove(&id);
+        self.aside.remove(&id);
     }
 
     /// The pass goes on behind this retry.
@@ -116,8 +128,8 @@ impl Scan {
             return NextSlice::Now;
         }
         // The pass has tried those whose time has come, or they wait no more.
-        self.unreadable.retain(|_, until| now < *until);
-        let again = self.unreadable.values().min();
+        self.aside.retain(|_, one| now < one.until);
+        let again = self.aside.values().map(|one| one.until).min();
         again.map_or(NextSlice::OnEvent, |at| NextSlice::After(at.since(now)))
     }
 }
@@ -153,17 +165,19 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_record_is_set_aside_and_tried_again() {
+    fn a_retry_is_set_aside_and_tried_again() {
         let mut scan = Scan::default();
-        assert!(scan.set_aside(EntryId(1), MonoMs(30)));
-        assert!(scan.is_unreadable(EntryId(1), MonoMs(29)));
-        assert!(!scan.is_unreadable(EntryId(1), MonoMs(30)));
+        let aside = |scan: &mut Scan, id| scan.set_aside(EntryId(id), MonoMs(30), "why".into());
+        assert!(aside(&mut scan, 1));
+        assert!(scan.is_aside(EntryId(1), MonoMs(29)));
+        assert!(!scan.is_aside(EntryId(1), MonoMs(30)));
+        assert_eq!(scan.aside().collect::<Vec<_>>(), [(EntryId(1), "why")]);
         assert_eq!(scan.end(MonoMs(10)), NextSlice::After(20));
         assert_eq!(scan.end(MonoMs(30)), NextSlice::OnEvent, "nobody waits for it");
-        assert!(scan.set_aside(EntryId(1), MonoMs(30)));
+        assert!(aside(&mut scan, 1));
         scan.released(EntryId(1));
         assert_eq!(scan.end(MonoMs(10)), NextSlice::OnEvent);
-        let more = (2..5_000).find(|id| !scan.set_aside(EntryId(*id), MonoMs(30)));
-        assert_eq!(more, Some(u64::try_from(UNREADABLE_MAX).unwrap() + 1));
+        let more = (2..5_000).find(|id| !aside(&mut scan, *id));
+        assert_eq!(more, Some(u64::try_from(ASIDE_MAX).unwrap() + 1));
     }
 }

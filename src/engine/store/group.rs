@@ -1,10 +1,10 @@
 //! State of a group in memory: number, counts and deliveries that are not committed past.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::store::Store;
-use crate::engine::store::front::Front;
+use crate::engine::store::front::{DueEntry, Front};
 use crate::engine::store::key::{self, GroupNumber, RowKey};
 use crate::engine::store::shapes::Shapes;
 use crate::engine::store::value::{self, GroupRow, OpenRow};
@@ -23,6 +23,8 @@ pub(super) struct StoredGroup {
     stale: BTreeSet<RetryPartition>,
     pub(super) shapes: Shapes,
     pub(super) front: RefCell<Front>,
+    /// The first of the retries that came to wait since the mover has asked.
+    first_arrival: Cell<Option<DueEntry>>,
 }
 
 impl StoredGroup {
@@ -30,7 +32,8 @@ impl StoredGroup {
         let (counts, open) = (EntryCounts::default(), BTreeMap::new());
         let front = RefCell::new(Front::empty());
         let shapes = Shapes::default();
-        Self { number, counts, open, stale: BTreeSet::new(), shapes, front }
+        let (stale, first_arrival) = (BTreeSet::new(), Cell::new(None));
+        Self { number, counts, open, stale, shapes, front, first_arrival }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
@@ -79,7 +82,10 @@ impl StoredGroup {
             self.stale.insert(place.partition);
         }
         if let Some(due) = entry.due() {
-            self.front.get_mut().comes((due, entry.id));
+            let at = (due, entry.id);
+            self.front.get_mut().comes(at);
+            let first = self.first_arrival.get_mut();
+            *first = Some(first.map_or(at, |first| first.min(at)));
         }
     }
 
@@ -108,6 +114,11 @@ impl Store {
     /// The group's number in keys; `None` for a group that was never stored.
     pub(super) fn number(&self, group: &GroupId) -> Option<GroupNumber> {
         self.groups.get(group).map(|group| group.number)
+    }
+
+    /// The first of the group's retries that came to wait since the last call.
+    pub(in crate::engine) fn take_first_arrival(&self, group: &GroupId) -> Option<DueEntry> {
+        self.groups.get(group)?.first_arrival.take()
     }
 
     /// The group, created if there is none; the next flush writes its row.

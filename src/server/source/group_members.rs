@@ -42,11 +42,12 @@ impl MembershipView {
 /// Failed records of a group by state.
 pub(super) fn states(known: &engine::GroupSummary) -> StateCounts {
     let of = |kind| known.counts.of(kind);
+    let blocked = number(known.blocked.len());
     StateCounts {
         waiting: of(StateKind::Waiting).saturating_sub(known.due),
-        due: known.due,
+        due: known.due.saturating_sub(blocked),
         unread: of(StateKind::Unread),
-        blocked: of(StateKind::Blocked),
+        blocked: of(StateKind::Blocked) + blocked,
     }
 }
 

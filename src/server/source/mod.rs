@@ -375,6 +375,8 @@ impl AdminSource {
             dead_letters: retries.map_or(0, dead),
             is_read: self.router.is_retry_read(group),
             no_receiver: self.no_receiver(group),
+            refused: retries.map_or(0, |known| number(known.blocked.len())),
+            refusal: retries.and_then(|known| known.blocked.values().next().cloned()),
             dead_letter_bytes: self.dead_letter_bytes(group),
             breaker: breaker(self.router.breaker(group)),
             forward: self.forward_statuses.of(group).map(|status| ForwardView {

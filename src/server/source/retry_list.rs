@@ -4,9 +4,11 @@ use crate::admin::RetryView;
 use crate::model::WallMs;
 use crate::retry::{Disposition, Entry, RetryState};
 
-pub(super) fn retry_view(entry: &Entry, now: WallMs) -> RetryView {
+/// `refusal`: the reason why a due retry is blocked.
+pub(super) fn retry_view(entry: &Entry, refusal: Option<String>, now: WallMs) -> RetryView {
     let (state, level) = match entry.state {
         RetryState::Waiting { due, level, .. } if due > now => ("waiting", level),
+        RetryState::Waiting { level, .. } if refusal.is_some() => ("blocked", level),
         RetryState::Waiting { level, .. } => ("due", level),
         RetryState::Released { .. } => ("unread", entry.last_level),
         RetryState::Blocked { .. } => ("blocked", None),
@@ -32,6 +34,7 @@ pub(super) fn retry_view(entry: &Entry, now: WallMs) -> RetryView {
         last_failed_ms: entry.last_failed.map(|at| at.0),
         disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
+        refusal: refusal.filter(|_| entry.due().is_some_and(|due| due <= now)),
         key_shape: Some(entry.key_shape().to_owned()),
         size: entry.size_class().to_owned(),
     }

@@ -19,7 +19,7 @@ impl AdminSource {
     ) -> Result<Vec<RetryView>, Unavailable> {
         let after = after.map(EntryId);
         let found = self.router.engine.page(group, after, limit).await?;
-        Ok(self.retry_views(&found))
+        self.retry_views(group, &found).await
     }
 
     /// Retries of a group that wait, by due time and id.
@@ -33,7 +33,7 @@ impl AdminSource {
             return Ok(Vec::new());
         }
         let found = self.router.engine.due_page(group, after, limit).await?;
-        Ok(self.retry_views(&found))
+        self.retry_views(group, &found).await
     }
 
     /// A retry with its record.
@@ -48,7 +48,7 @@ impl AdminSource {
         };
         let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
         let history = history(&entry);
-        let views = self.retry_views(&[entry]);
+        let views = self.retry_views(group, &[entry]).await?;
         Ok(views.into_iter().next().map(|retry| RetryRecord {
             retry,
             history,
@@ -60,8 +60,15 @@ impl AdminSource {
         }))
     }
 
-    fn retry_views(&self, entries: &[Entry]) -> Vec<RetryView> {
+    async fn retry_views(
+        &self,
+        group: &GroupId,
+        entries: &[Entry],
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        let known = self.router.engine.group(group).await?;
+        let mut blocked = known.map(|known| known.blocked).unwrap_or_default();
         let now = self.router.clock.now().wall;
-        entries.iter().map(|entry| retry_view(entry, now)).collect()
+        let view = |entry: &Entry| retry_view(entry, blocked.remove(&entry.id), now);
+        Ok(entries.iter().map(view).collect())
     }
 }

@@ -27,6 +27,13 @@ impl House {
         self.steps(2);
     }
 
+    /// The reasons of the due retries that are blocked.
+    fn blocked(&mut self) -> Vec<String> {
+        let engine = self.on().engine.clone();
+        let known = self.ask(async move { engine.group(&shop()).await });
+        known.unwrap().unwrap().unwrap().blocked.into_values().collect()
+    }
+
     /// The retries that wait, that are released, and that the group has acknowledged.
     fn counts(&mut self) -> [u64; 3] {
         [StateKind::Waiting, StateKind::Unread, StateKind::Committed].map(|of| self.count(of))
@@ -81,9 +88,29 @@ fn a_refused_retry_waits_and_the_others_go_on() {
         house.end(batch, if base == 1 { refused() } else { ReleaseOutcome::Written { base } });
     }
     assert_eq!((alone, house.counts()), (vec![1, 1, 1], [1, 2, 0]));
+    assert_eq!(house.blocked(), ["too large"]);
     house.reads();
     house.pass(UNSERVED_MS);
     assert_eq!(house.batch().unwrap().records.len(), 1);
+}
+
+#[test]
+fn retries_that_may_not_be_written_are_blocked() {
+    let mut house = with_due(3);
+    let batch = house.batch().unwrap();
+    assert!(house.blocked().is_empty(), "it is on its way");
+    house.end(batch, ReleaseOutcome::Denied("no right".to_owned()));
+    assert_eq!(house.blocked(), ["no right"; 3]);
+    assert!(house.fail(3..4, None));
+    house.pass(DELAY_MS);
+    assert!(house.batch().is_none(), "the partition is not tried");
+    assert_eq!((house.blocked().len(), house.counts()), (3, [4, 0, 0]));
+    house.reads();
+    house.pass(UNSERVED_MS);
+    let batch = house.batch().unwrap();
+    assert_eq!(batch.records.len(), 4);
+    house.end(batch, ReleaseOutcome::Written { base: 0 });
+    assert_eq!((house.blocked().len(), house.counts()), (0, [0, 4, 0]));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Groups with a retry topic for each of their topics.
 
 use super::*;
+use crate::engine::{OperateRequest, Operator};
+use crate::retry::Action;
 
 /// Above the pause behind a pass that left some hundred retries waiting.
 const PAUSE_MS: u64 = 10;
@@ -76,6 +78,58 @@ fn retries_of_a_topic_wait_for_its_own_reader() {
     house.steps(5);
     assert_eq!(house.released(0), of_topic("orders", 0..300));
     assert_eq!(house.count(StateKind::Waiting), 1);
+}
+
+#[test]
+fn retries_without_a_reader_are_passed_over_at_once() {
+    let mut house = divided(&[0, 1]);
+    house.reads_topic(1);
+    assert!(house.fail_of("orders", 0..5_000));
+    house.pass(DELAY_MS);
+    house.steps(30);
+    assert!(house.fail_of("payments", 0..1) && house.fail_of("refunds", 0..1));
+    house.pass(DELAY_MS + PAUSE_MS);
+    house.steps(2);
+    assert_eq!(house.released(1), of_topic("payments", 0..1));
+    let unserved = |house: &mut House| {
+        house.steps(30);
+        let engine = house.on().engine.clone();
+        let known = house.ask(async move { engine.group(&shop()).await });
+        known.unwrap().unwrap().unwrap().unserved.into_values().collect::<Vec<_>>()
+    };
+    assert_eq!(unserved(&mut house), [5_000, 1]);
+    house.reads_topic(0);
+    house.pass(PAUSE_MS);
+    house.steps(30);
+    assert_eq!(house.released(0).len(), WINDOW);
+    house.pass(PAUSE_MS);
+    assert_eq!(unserved(&mut house), [1], "they wait for room");
+}
+
+#[test]
+fn a_retry_that_is_due_among_passed_over_ones_enters() {
+    let mut house = divided(&[0, 1]);
+    house.reads_topic(1);
+    assert!(house.fail_of("orders", 0..1));
+    let origin = Origin { topic: "payments".into(), partition: 0, offset: 0 };
+    let want = RequestedDelay { level: None, delay_ms: Some(DELAY_MS * 60) };
+    let nack = Nack { want, record_bytes: 30, ..Nack::of(NackTarget::Origin(origin)) };
+    assert!(house.take(vec![NackRequest { nack, record: record(None, 10) }]));
+    assert!(house.fail_of("orders", 1..9));
+    house.pass(DELAY_MS);
+    house.steps(3);
+    assert!(house.released(1).is_empty());
+
+    let engine = house.on().engine.clone();
+    let page = house.ask(async move { engine.page(&shop(), None, 9).await });
+    let known = page.unwrap().unwrap();
+    let of_payments = known.iter().find(|entry| entry.source() == Some(&"payments".into()));
+    let (ids, by) = (vec![of_payments.unwrap().id], Operator::default());
+    let request = OperateRequest::new(shop(), Action::RetryNow, ids, by);
+    let engine = house.on().engine.clone();
+    assert!(house.ask(async move { engine.operate(request).await }).unwrap().is_ok());
+    house.steps(3);
+    assert_eq!(house.released(1), of_topic("payments", 0..1));
 }
 
 #[test]
