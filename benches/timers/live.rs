@@ -1,5 +1,6 @@
 //! Requests beside the waiting retries: look-ups by origin and by number, and exact delays.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -48,17 +49,11 @@ pub(crate) fn lookups(server: &Sidecar, count: u32) {
 pub(crate) fn exact(server: &Sidecar, log: &Path) {
     let mut member = Member::join(server.addr, GROUP);
     member.beat();
-    let (mut wire, mut delays) = (Wire::connect(server.addr), fastrand::Rng::with_seed(13));
+    // From then on somebody reads the topic.
+    assert!(member.fetch(0).is_empty());
+    let addr = server.addr;
+    let nacks = std::thread::spawn(move || nack_exact(addr));
     let clock = Clock::start();
-    for _ in 0..EXACT.0 / 500 {
-        let records: Vec<Rec> = (0..500)
-            .map(|_| {
-                Rec::new("exact").header("x-retry-delay-ms", delays.u64(1..=EXACT.1).to_string())
-            })
-            .collect();
-        wire.out.produce(RETRY, 0, plain(&records));
-        wire.back.produced();
-    }
     let mut late_ms = Vec::new();
     while late_ms.len() < usize::try_from(EXACT.0).unwrap() {
         let log = log.with_extension("log");
@@ -70,6 +65,7 @@ pub(crate) fn exact(server: &Sidecar, log: &Path) {
             member.commit();
         }
     }
+    nacks.join().unwrap();
     member.leave();
     late_ms.sort_unstable();
     let early = late_ms.iter().filter(|late| **late < 0).count();
@@ -77,6 +73,17 @@ pub(crate) fn exact(server: &Sidecar, log: &Path) {
     let p99 = u32::try_from(late_ms[late_ms.len() * 99 / 100].max(0)).unwrap();
     tell("timers_early", count(early), "of 10 000 exact delays", Goal::Most(0.0));
     tell("timers_exact_late_p99", f64::from(p99), "ms, one member", Goal::None);
+}
+
+fn nack_exact(addr: SocketAddr) {
+    let (mut wire, mut delays) = (Wire::connect(addr), fastrand::Rng::with_seed(13));
+    for _ in 0..EXACT.0 / 500 {
+        let delay = |_| delays.u64(1..=EXACT.1).to_string();
+        let delays = (0..500).map(delay);
+        let nacks = delays.map(|delay| Rec::new("exact").header("x-retry-delay-ms", delay));
+        wire.out.produce(RETRY, 0, plain(&nacks.collect::<Vec<_>>()));
+        wire.back.produced();
+    }
 }
 
 fn due_ms(retry: &Got) -> i64 {

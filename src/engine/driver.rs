@@ -186,20 +186,24 @@ impl Driver {
             && self.may_decide().is_ok()
     }
 
-    fn sleep(&mut self) -> Duration {
+    /// The time until the next turn without a command. A store that flushes, has failed or has no
+    /// room is looked at often; due work goes on beside a flush alone.
+    pub(super) fn sleep(&mut self) -> Duration {
         let has_queued_inputs = self.has_queued_inputs();
         let store = self.ledger.store_mut();
         let is_looked_at = store.is_leaving() || store.failed().is_some() || has_queued_inputs;
-        if self.ahead.is_none() && is_looked_at {
+        let is_looked_at = self.ahead.is_none() && is_looked_at;
+        if is_looked_at && self.may_decide().is_err() {
             return renewal::LOOK;
         }
+        let most = if is_looked_at { renewal::LOOK } else { SLEEP_MAX };
         let now = self.clock.now();
         let deadline = self.ledger.poll_timeout().map(|deadline| deadline.0);
         let alarms = [deadline, self.put_off.alarm(), self.mover.alarm()];
         let first = alarms.into_iter().flatten().min();
         first
             .filter(|_| self.ahead.is_none())
-            .map_or(SLEEP_MAX, |at| Duration::from_millis(at.since(now.mono)))
-            .min(SLEEP_MAX)
+            .map_or(most, |at| Duration::from_millis(at.since(now.mono)))
+            .min(most)
     }
 }

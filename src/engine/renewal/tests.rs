@@ -321,6 +321,25 @@ impl House {
     }
 }
 
+#[test]
+fn a_flush_makes_no_retry_late() {
+    let mut house = House::new();
+    house.flushes = false;
+    house.fail(&[0]).unwrap();
+    house.driver.ledger.store_mut().flush();
+    assert!(house.driver.ledger.store_mut().is_leaving());
+    let due = house.driver.ledger.store().next_due(&shop(), None).unwrap();
+    let left_ms = due.0 - house.driver.clock.now().wall.0;
+    assert_eq!(house.driver.sleep(), LOOK, "the flush is looked at");
+    house.hand.advance(u64::try_from(left_ms).unwrap() - 7);
+    assert_eq!(house.driver.sleep(), Duration::from_millis(7));
+    // A store that has failed is looked at, whatever is due.
+    house.arm(Fault::Full, 1);
+    house.flushes = true;
+    assert!(!house.work(10));
+    assert_eq!((house.driver.is_renewing(), house.driver.sleep()), (true, LOOK));
+}
+
 fn survives(fault: Fault) {
     let (mut refusals, mut n) = (0, 0);
     loop {
