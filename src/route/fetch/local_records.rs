@@ -273,6 +273,12 @@ pub(super) fn only_skips(data: &PartitionData) -> bool {
     rest.is_empty() && end.is_some_and(|end| end >= readable_end(data))
 }
 
+/// Clients with these versions may throw at an answer of only empty batches: kafka-python up to
+/// 2.0.2 indexes the last of its records.
+pub(super) fn throws_at_skips(version: i16) -> bool {
+    version <= 4
+}
+
 /// Removes empty batches up to the end: the client keeps its offset until more records come.
 pub(super) fn leave_out_skips(response: &mut FetchResponse) {
     let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);

@@ -87,7 +87,7 @@ pub(super) async fn answer(
         if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
             member.handed(&gathered.handed);
             response.responses = gathered.topics;
-            if plan::throws_at_skips(version) {
+            if local_records::throws_at_skips(version) {
                 local_records::leave_out_skips(&mut response);
             }
             return (response, room.into_held());

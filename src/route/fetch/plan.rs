@@ -16,6 +16,9 @@ use crate::wire::ResponseError;
 
 /// `FetchRequest.isolation_level` of a `read_committed` client.
 pub(super) const READ_COMMITTED: i8 = 1;
+/// Clients with this version pass over markers. kafka-go, at version 10, shows them to its
+/// application.
+const MARKERS_SINCE: i16 = 11;
 
 /// One requested topic and the sources of its partitions.
 pub(super) struct PlannedTopic {
@@ -71,16 +74,10 @@ impl PartitionRead {
     }
 }
 
-/// Clients with these versions may throw at an answer of only empty batches: kafka-python up to
-/// 2.0.2 indexes the last of its records.
-pub(super) fn throws_at_skips(version: i16) -> bool {
-    version <= 4
-}
-
 pub(super) fn plan(router: &Router, request: &FetchRequest, version: i16) -> Vec<PlannedTopic> {
     let form = ReadForm {
         committed: request.isolation_level == READ_COMMITTED,
-        passes_markers: !throws_at_skips(version),
+        passes_markers: version >= MARKERS_SINCE,
     };
     let mut named = UniqueNames::default();
     let of = |topic| plan_topic(router, topic, form, &mut named);

@@ -10,10 +10,9 @@ use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use crate::route::fetch::local_records::only_skips;
+use crate::route::fetch::local_records::{only_skips, throws_at_skips};
 use crate::route::fetch::narrow;
 use crate::route::fetch::partition_data::empty;
-use crate::route::fetch::plan::throws_at_skips;
 use crate::wire::ResponseError;
 use crate::wire::batch::end_of;
 
