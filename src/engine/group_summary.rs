@@ -29,11 +29,9 @@ pub struct GroupSummary {
 impl GroupSummary {
     /// The group, read from the store and the mover.
     pub(super) fn of((store, mover): (&Store, &Mover), group: &GroupId, now: WallMs) -> Self {
-        let is_due = |id: EntryId| store.get(id)?.due().filter(|due| *due <= now);
-        let aside = mover.aside(group).filter(|(id, _)| is_due(*id).is_some());
         Self {
             group: group.clone(),
-            blocked: aside.map(|(id, why)| (id, why.to_owned())).collect(),
+            blocked: blocked((store, mover), group, now),
             counts: store.counts(group),
             due: store.count_due(group, now),
             first_due: store.next_due(group, None),
@@ -41,4 +39,15 @@ impl GroupSummary {
             unserved: mover.unserved(group),
         }
     }
+}
+
+/// Due entries of a group that cannot be released, with the reasons.
+pub(super) fn blocked(
+    (store, mover): (&Store, &Mover),
+    group: &GroupId,
+    now: WallMs,
+) -> BTreeMap<EntryId, String> {
+    let is_due = |id: EntryId| store.get(id)?.due().filter(|due| *due <= now);
+    let aside = mover.aside(group).filter(|(id, _)| is_due(*id).is_some());
+    aside.map(|(id, why)| (id, why.to_owned())).collect()
 }

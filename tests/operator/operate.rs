@@ -149,6 +149,9 @@ fn a_reader_passes_letters_that_have_left() {
     for version in [11, 12] {
         until("a reader comes to the end", || read_to_the_end(&server, version) == (vec![2], 5));
     }
+    let read = server.client().read_all("reprise.dlq.shop");
+    let read: Vec<_> = read.iter().map(|got| (got.offset, got.text())).collect();
+    assert_eq!(read, [(2, "order-2".to_owned())]);
     for version in [4, 10] {
         assert_eq!(read_to_the_end(&server, version), (vec![2], 3), "it may show the marker");
     }

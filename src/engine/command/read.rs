@@ -1,9 +1,11 @@
 //! Reads of entries and groups; they change nothing.
 
+use std::collections::BTreeMap;
+
 use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
-use crate::engine::group_summary::GroupSummary;
+use crate::engine::group_summary::{self, GroupSummary};
 use crate::engine::handle::Engine;
 use crate::engine::store::TakenEntry;
 use crate::model::{EntryId, GroupId};
@@ -73,6 +75,11 @@ struct FindGroup {
     group: GroupId,
 }
 
+/// Asks for the due entries of a group that cannot be released.
+struct FindBlocked {
+    group: GroupId,
+}
+
 /// Asks for all groups.
 struct ListGroups;
 
@@ -99,6 +106,11 @@ impl Engine {
     /// A group, for the admin port; `None` for an unknown group.
     pub async fn group(&self, group: &GroupId) -> Result<Option<GroupSummary>, EngineError> {
         Ok(self.call_at_once(FindGroup { group: group.clone() }).await?.0)
+    }
+
+    /// Due entries of a group that cannot be released, with the reasons, for the admin port.
+    pub async fn blocked(&self, group: &GroupId) -> Result<BTreeMap<EntryId, String>, EngineError> {
+        Ok(self.call_at_once(FindBlocked { group: group.clone() }).await?.0)
     }
 
     /// Every known group, for the admin port and metrics.
@@ -164,6 +176,15 @@ impl Request for FindGroup {
         let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
         let is_known = self.group.as_str() != DELAYED && store.has_group(&self.group);
         Ok(is_known.then(|| GroupSummary::of((store, &driver.mover), &self.group, now)))
+    }
+}
+
+impl Request for FindBlocked {
+    type Answer = BTreeMap<EntryId, String>;
+
+    fn run(self, driver: &mut Driver) -> Result<BTreeMap<EntryId, String>, EngineError> {
+        let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
+        Ok(group_summary::blocked((store, &driver.mover), &self.group, now))
     }
 }
 

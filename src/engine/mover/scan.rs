@@ -84,7 +84,7 @@ impl Scan {
         self.aside.iter().map(|(id, one)| (*id, one.why.as_str()))
     }
 
-    /// Leaves a retry waiting, as its partition has no room or its topic no reader.
+    /// Leaves a retry waiting, as its partition has no room.
     pub(super) fn leave(&mut self, id: EntryId, place: Option<RetryPartition>) {
         self.left += 1;
         if let Some(place) = place {

@@ -36,10 +36,18 @@ pub(super) fn from_log(
             data.last_stable_offset = stable_end;
             data.aborted_transactions =
                 log.form.committed.then(|| aborted.into_iter().map(aborted_by).collect());
+            // Records leave a log when they are settled. A reader would wait before the last ones.
             let is_asked = log.form.passes_markers && size.bytes_max > 0;
             let is_gap = is_asked && read.records.is_empty() && log.offset < readable_end(&data);
-            let gap = if is_gap { gap(router, log, size) } else { None };
-            data.records = Some(gap.unwrap_or(read.records));
+            data.records = Some(read.records);
+            // The log may have grown since that read.
+            if is_gap
+                && broker
+                    .read(partition, log.offset, size)
+                    .is_ok_and(|read| read.records.is_empty())
+            {
+                data.records = Some(gap_end(readable_end(&data) - 1));
+            }
             Ok(data)
         }
         Err(BrokerError::Read(EntryReadError::Larger { bytes })) => Err(bytes),
@@ -50,18 +58,6 @@ pub(super) fn from_log(
             Ok(data)
         }
     }
-}
-
-/// The end of a gap that reaches from the offset to the end of the log; `None`: there is none.
-/// Records leave a log when they are settled, and a reader would wait before the last ones forever.
-fn gap(router: &Router, log: &PartitionRead, size: ReadSize) -> Option<Bytes> {
-    let partition = log.topic.partition(log.index)?;
-    let stable_end = router.broker.stable_end(partition);
-    // The log may have grown since the first read.
-    let read = router.broker.read(partition, log.offset, size).ok()?;
-    let readable_end = if log.form.committed { stable_end } else { i64::MAX };
-    let end = readable_end.min(read.bounds.visible_end);
-    (read.records.is_empty() && log.offset < end).then(|| gap_end(end - 1))
 }
 
 fn aborted_by(aborted: AbortedRange) -> AbortedTransaction {

@@ -39,7 +39,7 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
 }
 
 /// The reason why no member receives retries of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTaker {
     /// The group has no retry topic.
     #[error("the group has no retry topic here (retry.delivery: off)")]

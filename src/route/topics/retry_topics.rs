@@ -22,8 +22,8 @@ const SETTINGS: &[(&str, &str)] = &[("retention.ms", "-1"), ("retention.bytes", 
 const KEPT_MS: u64 = 24 * HOUR_MS;
 const HOUR_MS: u64 = 60 * 60 * 1_000;
 
-/// The topics whose retries begin; `None`: a record without an origin.
-pub(in crate::route) type RetrySources = BTreeSet<Option<TopicName>>;
+/// The topics of failed records; `None`: a record without an origin.
+pub type RetrySources = BTreeSet<Option<TopicName>>;
 
 /// Committed offsets of retry topics, one an hour for each partition.
 #[derive(Debug, Default)]

@@ -16,10 +16,10 @@ use crate::engine::{
 use crate::model::{EntryId, MonoMs};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
+use crate::route::topics::retry_topics::RetrySources;
 use crate::server::source::AdminSource;
 use crate::server::source::number;
 use crate::server::source::operator_actions::{self, sent_back};
-use crate::server::source::redrive_receivers::LetterSources;
 use crate::server::source::topic_sends::{OutgoingRecord, RecordSender};
 use crate::upstream::WriteError;
 use crate::wire::batch::RawRecord;
@@ -383,7 +383,7 @@ impl AdminSource {
     /// Counts the letters that a job would change.
     pub(super) async fn plan(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
         let policy = self.policy(&terms.group);
-        let mut sources = LetterSources::new();
+        let mut sources = RetrySources::new();
         let mut plan =
             JobPlan { max_reconsume_times: policy.max_reconsume_times, ..JobPlan::default() };
         let bounds = self.router.engine.dead_letter_bounds(&terms.group);

@@ -39,11 +39,11 @@ use crate::model::{EntryId, GroupId, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::StateKind;
 use crate::route::groups::unlike_readers::list_readers;
+use crate::route::topics::retry_topics::RetrySources;
 use crate::server::readiness::readiness;
 use crate::server::source::detector_state::{breaker, explained};
 use crate::server::source::group_members::{MembershipView, elsewhere, seen, states};
 use crate::server::source::record_history::told;
-use crate::server::source::redrive_receivers::LetterSources;
 
 pub(super) use admin_source::AdminSource;
 
@@ -336,7 +336,7 @@ impl AdminSource {
         if self.router.is_retry_read(group) {
             return None;
         }
-        let mut sources: LetterSources = self.topics(group).into_iter().map(Some).collect();
+        let mut sources: RetrySources = self.topics(group).into_iter().map(Some).collect();
         if sources.is_empty() {
             sources.insert(None);
         }

@@ -10,8 +10,8 @@ use crate::engine::{
 };
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Action, ActionOutcome, Entry, StateKind};
+use crate::route::topics::retry_topics::RetrySources;
 use crate::server::source::AdminSource;
-use crate::server::source::redrive_receivers::LetterSources;
 use crate::server::source::topic_sends::OutgoingRecord;
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::strip;
@@ -27,7 +27,7 @@ pub(super) struct NamedEntries {
     names: Vec<i64>,
     ids: Vec<EntryId>,
     /// The topics of named dead letters.
-    pub(super) sources: LetterSources,
+    pub(super) sources: RetrySources,
     /// The changed record of each entry, for a redrive.
     records: Vec<OutgoingRecord>,
     left: Vec<LeftEntry>,

@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 use crate::admin::Unavailable;
 use crate::model::{GroupId, RetryPair, TopicName};
 use crate::route::groups::lost_members::NoTaker;
+use crate::route::topics::retry_topics::RetrySources;
 use crate::server::source::AdminSource;
 use crate::server::source::operator_actions::letters;
-
-/// The topics of records; `None`: a record without an origin.
-pub(super) type LetterSources = BTreeSet<Option<TopicName>>;
 
 impl AdminSource {
     /// [`Self::receivers_of`] for the dead letters at these offsets.
@@ -28,7 +26,7 @@ impl AdminSource {
     pub(super) fn receivers_of(
         &self,
         group: &GroupId,
-        sources: &LetterSources,
+        sources: &RetrySources,
     ) -> Result<String, String> {
         let (mut told, mut unread) = (BTreeSet::new(), BTreeSet::new());
         let mut reason = None;
@@ -52,7 +50,7 @@ impl AdminSource {
             }
         }
         match reason {
-            None => Ok(text(told)),
+            None => Ok(told.into_iter().collect::<Vec<_>>().join("; ")),
             Some(why) => Err(format!(
                 "nobody reads {topics}: {why}. Start the application with {topics} in its \
                  subscription, or send the record to its topic (--to-origin). With --anyway it \
@@ -63,7 +61,7 @@ impl AdminSource {
     }
 
     /// The retry topics of records of these topics, as text for people.
-    pub(super) fn retry_topics_of(&self, group: &GroupId, sources: &LetterSources) -> String {
+    pub(super) fn retry_topics_of(&self, group: &GroupId, sources: &RetrySources) -> String {
         let names = &self.router.names;
         let topic = |source: &Option<TopicName>| {
             let taken = self.router.taker_of(group, source.as_ref());
@@ -91,8 +89,4 @@ impl AdminSource {
 
 fn list(topics: &BTreeSet<TopicName>) -> String {
     topics.iter().map(TopicName::as_str).collect::<Vec<_>>().join(", ")
-}
-
-fn text(sentences: BTreeSet<String>) -> String {
-    sentences.into_iter().collect::<Vec<_>>().join("; ")
 }

@@ -34,7 +34,7 @@ pub(super) fn retry_view(entry: &Entry, refusal: Option<String>, now: WallMs) ->
         last_failed_ms: entry.last_failed.map(|at| at.0),
         disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
-        refusal: refusal.filter(|_| entry.due().is_some_and(|due| due <= now)),
+        refusal: refusal.filter(|_| state == "blocked"),
         key_shape: Some(entry.key_shape().to_owned()),
         size: entry.size_class().to_owned(),
     }

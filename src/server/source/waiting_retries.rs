@@ -65,8 +65,7 @@ impl AdminSource {
         group: &GroupId,
         entries: &[Entry],
     ) -> Result<Vec<RetryView>, Unavailable> {
-        let known = self.router.engine.group(group).await?;
-        let mut blocked = known.map(|known| known.blocked).unwrap_or_default();
+        let mut blocked = self.router.engine.blocked(group).await?;
         let now = self.router.clock.now().wall;
         let view = |entry: &Entry| retry_view(entry, blocked.remove(&entry.id), now);
         Ok(entries.iter().map(view).collect())
