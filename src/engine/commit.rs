@@ -20,7 +20,6 @@
 //! | crowded | the disk is full, and the store keeps as many table changes in memory as it may |
 //! | body | an entry's record; the store reads it back from the journal |
 //! | unwritten | entries that are appended and not yet durable, with their bodies |
-//! | letters | dead letters in their topics: a settled one is removed there |
 //! | finals | final outcomes, each to be a line of the log output |
 //! | trouble | the reason why the engine is not ready, for `/readyz` |
 //!
@@ -172,24 +171,6 @@ impl Driver {
             {
                 self.finals.note(known, cause, entry.seq);
             }
-        }
-        self.remove_letters();
-    }
-
-    /// Removes dead letters that are no longer needed from their topics, by an entry behind the
-    /// settlement. A failure leaves them there until the next decision.
-    pub(super) fn remove_letters(&mut self) {
-        let letters = self.ledger.store_mut().take_letters();
-        if letters.is_empty() {
-            return;
-        }
-        if let Err(error) = self.journal.stream_remove(&letters) {
-            tracing::warn!(
-                %error, letters = letters.len(),
-                "R0409 settled dead letters could not be taken out of their topics: it is tried \
-                 again with the next decision; check the disk"
-            );
-            self.ledger.store_mut().put_letters_back(letters);
         }
     }
 

@@ -132,7 +132,6 @@ impl Driver {
                  acknowledged; check the disk, then restart"
             );
         }
-        self.remove_letters();
         self.see_delayed(0, "scheduled");
     }
 
@@ -171,13 +170,13 @@ impl Driver {
 
     /// Reports the size of a group's dead letters to the ledger, if the group has a quota.
     pub(super) fn tell_room(&mut self, now: Moment, group: &GroupId) {
-        if let Some(input) = telling(&self.ledger, &self.journal, &self.render, group) {
+        if let Some(input) = telling(&self.ledger, group) {
             self.ledger.handle(now, input);
         }
     }
 
     pub(super) fn see_room(&mut self, group: &GroupId) {
-        self.fill.see(&self.ledger, &self.journal, &self.render, group);
+        self.fill.see(&self.ledger, group);
     }
 
     fn is_due(&mut self, now: Moment) -> bool {

@@ -13,6 +13,8 @@ pub struct GroupSummary {
     pub group: GroupId,
     /// Entries by state and level.
     pub counts: EntryCounts,
+    /// Bytes of its dead letters in the log.
+    pub letter_bytes: u64,
     /// Number of waiting entries that are due.
     pub due: u64,
     /// The first due time of all waiting entries.
@@ -33,6 +35,7 @@ impl GroupSummary {
             group: group.clone(),
             blocked: blocked((store, mover), group, now),
             counts: store.counts(group),
+            letter_bytes: store.dead_letter_bytes(group),
             due: store.count_due(group, now),
             first_due: store.next_due(group, None),
             oldest_out: store.oldest_out(group),

@@ -129,7 +129,7 @@ impl Teller {
                     self.tell(RecordEvent { group, at, what });
                 }
             }
-            Fact::Forgotten { id, cause } => {
+            Fact::Forgotten { id, cause, .. } => {
                 if let Some((group, is_former)) = self.ids.remove(id) {
                     let (at, cause) = (Some(cause.at), cause.clone());
                     let what = if is_former {

@@ -27,9 +27,6 @@ pub(super) const KIND_NEXT_STREAM: EntryKind = EntryKind(2);
 pub(super) const KIND_TRIM: EntryKind = EntryKind(3);
 /// Dead entries of a segment: key = base u64, generation u32; body = one bit an entry.
 pub(super) const KIND_DEAD: EntryKind = EntryKind(4);
-/// Batches were removed from a stream: key = its id u32, body = the offset of its next batch i64,
-/// then the base offset i64 of each removed batch.
-pub(super) const KIND_REMOVED: EntryKind = EntryKind(5);
 /// First kind that owners may use.
 pub(super) const KIND_OWNERS: u8 = 16;
 /// Segment files kept open.

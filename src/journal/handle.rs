@@ -196,12 +196,6 @@ impl Journal {
         self.core.stream_trim(id, to)
     }
 
-    /// Removes batches from anywhere in their streams and releases them. All other offsets stay as
-    /// they are. Returns the number of batches removed.
-    pub fn stream_remove(&self, batches: &[EntryRef]) -> Result<usize, JournalError> {
-        self.core.stream_remove(batches)
-    }
-
     /// Offsets of a stream; `None` for an unknown stream.
     pub fn stream_bounds(&self, id: StreamId) -> Option<Bounds> {
         self.core.stream_bounds(id)

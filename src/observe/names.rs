@@ -131,7 +131,7 @@ metrics! {
     DLQ_RECORDS_TOTAL Counter "reprise_dlq_records_total" ["group", "topic", "reason"]
         "Records dead-lettered, counted after the durable write";
     DLQ_RECORDS Gauge "reprise_dlq_records" ["group"] "Dead letters kept";
-    DLQ_BYTES Gauge "reprise_dlq_bytes" ["group"] "Bytes of the dead letters kept";
+    DLQ_BYTES Gauge "reprise_dlq_bytes" ["group"] "Bytes of open dead letters";
     DLQ_OLDEST Gauge "reprise_dlq_oldest_timestamp_seconds" ["group"]
         "Unix time of the oldest dead letter kept, 0 when there is none";
     DLQ_FORWARDED Counter "reprise_dlq_forwarded_total" ["group"]

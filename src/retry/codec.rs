@@ -84,7 +84,12 @@ mod tests {
 
     fn facts() -> Vec<Fact> {
         let others = [
-            Fact::Forgotten { id: EntryId(5), cause: cause(Evidence::MemoryEnded) },
+            Fact::Forgotten {
+                id: EntryId(5),
+                cause: cause(Evidence::MemoryEnded),
+                last: RetryState::Committed { at: AT },
+                redrives: 2,
+            },
             Fact::Tables { mark: 77, at: AT },
         ];
         states().into_iter().map(entry).chain(others).collect()

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, WallMs};
-use crate::retry::{Entry, Reporter};
+use crate::retry::{Entry, Reporter, RetryState};
 
 /// One decision of the ledger. The order of variants is stored: append only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub enum Fact {
         /// Never used for another entry.
         id: EntryId,
         cause: Cause,
+        /// The entry's last state and redrives: its dead letters may be in their topic for longer.
+        last: RetryState,
+        redrives: u32,
     },
     /// Stored due times were checked against these delay tables.
     Tables {

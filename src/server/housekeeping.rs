@@ -6,6 +6,7 @@ use crate::broker::error::BrokerError;
 use crate::engine::{Engine, EngineError, FINAL_ROUND};
 use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalError};
 use crate::model::{MonoMs, WallMs};
+use crate::retry::RESTORE_MS;
 use crate::route::Router;
 use crate::route::topics::retry_topics::TrimMarks;
 use crate::server::disk_room::is_full;
@@ -190,7 +191,7 @@ async fn trim(router: &Arc<Router>, marks: &mut TrimMarks) -> Result<(), RoundEr
     expire_letters(router).await
 }
 
-/// Deletes dead letters that are older than their groups keep them.
+/// Deletes dead letters that are older than their groups keep them, or settled for a day.
 async fn expire_letters(router: &Router) -> Result<(), RoundError> {
     let now = router.clock.now().wall;
     for group in router.engine.groups().await? {
@@ -204,6 +205,11 @@ async fn expire_letters(router: &Router) -> Result<(), RoundError> {
         if letters > 0 {
             tracing::info!(group = %group.group, letters, "retention removed dead letters");
         }
+    }
+    let oldest = WallMs(now.0.saturating_sub_unsigned(RESTORE_MS));
+    let letters = router.engine.delete_settled(oldest).await?;
+    if letters > 0 {
+        tracing::info!(letters, "settled dead letters were deleted");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use reprise::model::WallMs;
 use reprise::wire::batch::Batch;
 use serde_json::{Value, json};
 
@@ -116,8 +117,8 @@ fn a_redrive_needs_a_reader_of_each_topic() {
 
 /// Fetches the dead letters like a consumer: from each position on, until a Fetch brings nothing.
 /// Returns the offsets, and the position at the end.
-fn read_to_the_end(server: &Server, version: i16) -> (Vec<i64>, i64) {
-    let (mut client, mut read, mut position) = (server.client(), Vec::new(), 0);
+fn read_to_the_end(server: &Server, version: i16, mut position: i64) -> (Vec<i64>, i64) {
+    let (mut client, mut read) = (server.client(), Vec::new());
     loop {
         let data = client.fetch_by(version, &fetch_request("reprise.dlq.shop", 0, position, 0));
         assert_eq!(data.error_code, 0);
@@ -137,26 +138,30 @@ fn read_to_the_end(server: &Server, version: i16) -> (Vec<i64>, i64) {
 }
 
 #[test]
-fn a_reader_passes_letters_that_have_left() {
-    let server = Server::start();
+fn a_reader_gets_settled_letters_for_a_day() {
+    let server = Server::told("");
     let mut member = Member::of_shop(&server);
     fill(&mut member);
-    assert_eq!(read_to_the_end(&server, 12), (vec![0, 1, 2, 3, 4], 5));
-    done(&server, &["dlq", "redrive", "shop", "0", "1", "3", "4", "--why", "test"]);
+    done(&server, &["dlq", "redrive", "shop", "0", "3", "4", "--why", "test"]);
+    done(&server, &["dlq", "discard", "shop", "1"]);
     let got = member.retries();
     member.done(got.last().unwrap().offset + 1);
-    until("the letters have left", || letters(&server, "dead") == [2]);
-    for version in [11, 12] {
-        until("a reader comes to the end", || read_to_the_end(&server, version) == (vec![2], 5));
+    assert_eq!(letters(&server, "dead"), [2]);
+    for version in [4, 12] {
+        assert_eq!(read_to_the_end(&server, version, 0), (vec![0, 1, 2, 3, 4], 5));
     }
-    let read = server.client().read_all("reprise.dlq.shop");
-    let read: Vec<_> = read.iter().map(|got| (got.offset, got.text())).collect();
-    assert_eq!(read, [(2, "order-2".to_owned())]);
-    for version in [4, 10] {
-        assert_eq!(read_to_the_end(&server, version), (vec![2], 3), "it may show the marker");
-    }
-    fill(&mut member);
-    assert_eq!(read_to_the_end(&server, 12).1, 10);
+    let day_ms = 24 * 3_600_000;
+    let until_ms = server.now_ms() + i64::try_from(day_ms).unwrap();
+    let told = server.json("/api/v1/dead-letters/shop/1");
+    assert_eq!(told["restorable_until_ms"], until_ms);
+    server.pass(day_ms + 1);
+    let deleted = || {
+        let oldest = WallMs(server.now_ms() - i64::try_from(day_ms).unwrap());
+        server.run(server.router().engine.delete_settled(oldest)).unwrap()
+    };
+    until("the first two are deleted", || deleted() == 2);
+    assert_eq!(read_to_the_end(&server, 12, 2), (vec![2, 3, 4], 5), "letter 2 is open");
+    assert_eq!(letters(&server, "redriven"), [3, 4], "also when the records are forgotten");
 }
 
 #[test]
@@ -226,7 +231,7 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
     member.client.nack("shop", &again, Rec::new("order-3").header("x-retry-level", "-1"));
     member.done(last.offset + 1);
     assert_eq!(letters(&server, "dead"), [4, 5], "one letter of each");
-    assert!(letters(&server, "redriven").is_empty(), "acknowledged ones have left");
+    assert_eq!(letters(&server, "redriven"), [0, 1, 2, 3], "they stay in the topic");
     let shown = done(&server, &["dlq", "show", "shop", "5"]);
     assert!(shown.contains("redrives      1\n") && shown.contains("order-3"), "{shown}");
 

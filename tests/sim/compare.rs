@@ -34,7 +34,6 @@ impl Model {
                 superseded: entry.superseded,
                 places: entry.places.clone(),
                 text: record.text.clone(),
-                letter: record.letter.clone(),
             };
             if found != *record {
                 return Some(format!("entry {id} is {found:?} instead of {record:?}"));

@@ -41,7 +41,7 @@ impl Model {
             for record in self.records.values_mut().filter(|record| record.group == group) {
                 if let ModelState::Blocked(_, counts) = record.stands {
                     record.stands = ModelState::Dead(self.now);
-                    record.settle_letter();
+                    self.letters.entry(group.clone()).or_default().push(record.text.clone());
                     self.held.1 += 1;
                     if counts {
                         record.count += 1;

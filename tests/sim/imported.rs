@@ -38,6 +38,7 @@ impl Model {
             return Arrival::Refused;
         }
         self.imported.insert(letter.number);
+        self.letters.entry(group.clone()).or_default().push(letter.text.clone());
         let id = self.next_id;
         self.next_id += 1;
         let record = Record {
@@ -51,7 +52,6 @@ impl Model {
             superseded: false,
             places: Vec::new(),
             text: letter.text.clone(),
-            letter: None,
         };
         self.records.insert(id, record);
         Arrival::New(id)

@@ -52,28 +52,6 @@ pub struct Record {
     pub places: Vec<RetryPlace>,
     /// The value of the record, taken from its first nack.
     pub text: String,
-    /// The value of its dead letter from before a redrive, while the topic has it.
-    pub letter: Option<String>,
-}
-
-impl Record {
-    /// The value of the record's dead letter in the topic.
-    pub fn letter(&self) -> Option<String> {
-        match self.stands {
-            ModelState::Dead(_) => Some(self.text.clone()),
-            _ => self.letter.clone(),
-        }
-    }
-
-    /// Forgets the former dead letter of a record that is final.
-    pub fn settle_letter(&mut self) {
-        if matches!(
-            self.stands,
-            ModelState::Dead(_) | ModelState::Committed(_) | ModelState::Discarded(_)
-        ) {
-            self.letter = None;
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +105,8 @@ pub struct Model {
     pub stamps: BTreeMap<(GroupId, i64), Vec<(i32, i32)>>,
     /// Imported dead letters, by their numbers in the other sidecar.
     pub imported: BTreeSet<u64>,
+    /// The values of all dead letters: they stay in their topic.
+    pub letters: BTreeMap<GroupId, Vec<String>>,
     /// Time of the next look at the withheld records of a group.
     pub looks: BTreeMap<GroupId, i64>,
     /// Number of withheld records, and of those that became dead letters.
@@ -150,6 +130,7 @@ impl Model {
             committed: BTreeMap::new(),
             stamps: BTreeMap::new(),
             imported: BTreeSet::new(),
+            letters: BTreeMap::new(),
             looks: BTreeMap::new(),
             held: (0, 0),
             topics: BTreeMap::new(),

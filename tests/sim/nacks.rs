@@ -141,7 +141,9 @@ impl Model {
             (true, false) => ModelState::Dead(self.now),
             (true, true) => ModelState::Discarded(self.now),
         };
-        record.settle_letter();
+        if matches!(record.stands, ModelState::Dead(_)) {
+            self.letters.entry(group.clone()).or_default().push(record.text.clone());
+        }
         record.expires = memory_ends(&record);
         let became = match record.stands {
             ModelState::Dead(_) => Became::Dead(id),
@@ -170,7 +172,7 @@ impl Model {
         }
         (record.count, record.expires) = (0, None);
         record.stands = ModelState::Waiting { due: now + delay_ms, delay_ms, level: None };
-        record.letter = Some(std::mem::replace(&mut record.text, nack.text.clone()));
+        record.text.clone_from(&nack.text);
         Became::Due(id, now + delay_ms)
     }
 
@@ -193,7 +195,6 @@ impl Model {
             superseded: false,
             places: Vec::new(),
             text: nack.text.clone(),
-            letter: None,
         };
         self.records.insert(id, record);
         id

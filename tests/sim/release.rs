@@ -189,7 +189,6 @@ impl Model {
                 && place.offset < offset
             {
                 record.stands = ModelState::Committed(self.now);
-                record.settle_letter();
                 record.expires = memory_ends(record);
             }
         }

@@ -26,7 +26,7 @@ use reprise::wire::names::Templates;
 use crate::invariants;
 use crate::mem_disk::MemDisk;
 use crate::model::{
-    BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, Record, Rules, is_pending,
+    BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, Rules, is_pending,
 };
 use crate::script::GROUPS;
 use crate::writer::{Postponed, RetryLog, SentBatch};
@@ -336,9 +336,7 @@ impl World {
     /// Checks that the bytes of all pending records and all dead letters are there.
     fn read_everything(&mut self) -> Result<(), Cut> {
         for group in GROUPS.map(GroupId::new) {
-            let of_group = |record: &&Record| record.group == group;
-            let records = self.model.records.values().filter(of_group);
-            let mut dead: Vec<String> = records.filter_map(Record::letter).collect();
+            let mut dead = self.model.letters.get(&group).cloned().unwrap_or_default();
             let letters = match self.engine().dead_letters(&group, 0, usize::MAX) {
                 Ok(read) => read.letters,
                 Err(error) => return self.failed(error),

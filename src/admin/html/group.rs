@@ -24,6 +24,8 @@ use crate::engine::OPERATE_MAX;
 
 /// Dead letters that a page reads.
 const LETTERS_MAX: usize = 2_000;
+/// Letters that a page looks at, settled ones among them.
+const LOOKED_AT_MAX: usize = 10_000;
 const KINDS_MAX: usize = 50;
 /// Rows of one list.
 const ROWS_MAX: usize = 50;
@@ -50,16 +52,10 @@ async fn content<S: Source>(
         return Err(Refusal::unknown_group(id));
     };
     group.advise();
-    let (mut letters, is_cut) = letters(&admin.source, id).await?;
+    let FirstLetters { mut letters, discarded, is_cut } = letters(&admin.source, id).await?;
     for letter in &mut letters {
         admin.options.mask.letter(letter);
     }
-    let (discarded, letters): (Vec<_>, Vec<_>) =
-        letters.into_iter().partition(|letter| letter.state == "discarded");
-    let (redriven, letters): (Vec<_>, Vec<_>) =
-        letters.into_iter().partition(|letter| letter.state == "redriven");
-    let (edited, letters): (Vec<_>, Vec<_>) =
-        letters.into_iter().partition(|letter| letter.state == "edited");
     let retries = admin.source.retries(id, None, ROWS_MAX).await?;
     let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
     let retry_kinds = admin.source.retry_fingerprints(id, KINDS_MAX).await?;
@@ -86,18 +82,6 @@ async fn content<S: Source>(
             }
             (letter_table(id, &letters, show))
         }
-        @if !redriven.is_empty() {
-            p {
-                "Letters on their way back: " (redriven.len()) ". Each leaves the topic once the "
-                "group has acknowledged its record."
-            }
-        }
-        @if !edited.is_empty() {
-            p {
-                "Originals of changed records that are dead letters again: " (edited.len())
-                ". Each leaves the topic with its changed record."
-            }
-        }
         @if !discarded.is_empty() { (discarded_form(id, &discarded)) }
         (retry_kinds::sections(id, &retry_kinds, show))
         h2 { "Retries" }
@@ -106,19 +90,35 @@ async fn content<S: Source>(
     })
 }
 
-/// The dead letters of a group from the first on; whether there are more.
-async fn letters<S: Source>(source: &S, id: &str) -> Result<(Vec<DeadLetterView>, bool), Refusal> {
-    let mut found: Vec<DeadLetterView> = Vec::new();
-    while found.len() < LETTERS_MAX {
-        let after = found.last().map(|letter| letter.offset);
+/// The first letters of a group.
+#[derive(Default)]
+struct FirstLetters {
+    /// The dead letters, and records that a client produced to the topic.
+    letters: Vec<DeadLetterView>,
+    /// Letters that can be restored.
+    discarded: Vec<DeadLetterView>,
+    /// Whether there are more letters.
+    is_cut: bool,
+}
+
+async fn letters<S: Source>(source: &S, id: &str) -> Result<FirstLetters, Refusal> {
+    let (mut found, mut after, mut looked_at) = (FirstLetters::default(), None, 0);
+    while found.letters.len() < LETTERS_MAX && looked_at < LOOKED_AT_MAX {
         let piece = source.dead_letters(id, after, PIECE).await?;
-        if piece.is_empty() {
-            return Ok((found, false));
+        let Some(last) = piece.last().map(|letter| letter.offset) else { return Ok(found) };
+        (after, looked_at) = (Some(last), looked_at + piece.len());
+        for letter in piece {
+            match letter.state.as_str() {
+                "dead" | "produced" => found.letters.push(letter),
+                "discarded" if letter.restorable_until_ms.is_some() => {
+                    found.discarded.push(letter);
+                }
+                _ => {}
+            }
         }
-        found.extend(piece);
     }
-    found.truncate(LETTERS_MAX);
-    Ok((found, true))
+    found.letters.truncate(LETTERS_MAX);
+    Ok(FirstLetters { is_cut: true, ..found })
 }
 
 fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {

@@ -54,6 +54,7 @@ pub(super) fn dead_letter(letter: &DeadLetterView, detail: Detail, show: bool) -
     put("offset", json!(letter.offset));
     put("origin", json!(letter.origin));
     put("state", json!(letter.state));
+    put("restorable_until_ms", json!(letter.restorable_until_ms));
     put("redrives", json!(letter.redrives));
     put("reconsume_times", json!(letter.reconsume_times));
     put("disposition", json!(letter.disposition));

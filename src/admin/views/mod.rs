@@ -298,10 +298,11 @@ pub struct DeadLetterView {
     pub origin: Option<String>,
     /// Failures charged, the last one included.
     pub reconsume_times: u32,
-    /// `dead`. `discarded`: it can be restored. `redriven`: its record is being delivered again.
-    /// `edited`: its changed record is a later dead letter. `produced`: a client produced it to the
-    /// dead-letter topic.
+    /// `dead`, `discarded`, `redriven`, or `produced`: a client produced it to the dead-letter
+    /// topic.
     pub state: String,
+    /// Time until which a discarded letter can be restored, Unix ms.
+    pub restorable_until_ms: Option<i64>,
     /// Earlier redrives of the record.
     pub redrives: u32,
     /// The cause of the dead letter.

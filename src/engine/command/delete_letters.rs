@@ -1,18 +1,22 @@
-//! Deletes dead letters from the front of their topic: by `DeleteRecords`, or by age. Their records
-//! stay settled in the partitions they came from.
+//! Deletes dead letters from the front of their topic: by `DeleteRecords`, by age, or because they
+//! are settled. Their records stay settled in the partitions they came from.
+//!
+//! A letter is settled once its record was acknowledged, discarded, or is a later dead letter.
 
 use std::collections::BTreeMap;
 
 use crate::engine::audit::AuditLog;
+use crate::engine::command::operate::number;
 use crate::engine::command::{EntryState, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::letters::dead_letter::entry_of;
 use crate::engine::operator::Operator;
+use crate::engine::store::Store;
 use crate::journal::{Bounds, StreamBatch, StreamId};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
-use crate::retry::{Action, Entries, RetryState};
+use crate::retry::{Action, Entries, Entry, RetryState};
 
 /// Bytes of dead letters that one step reads.
 const STEP_BYTES: usize = 1 << 20;
@@ -26,6 +30,8 @@ enum Bound {
     Offset(i64),
     /// Letters that died before a time.
     Time(WallMs),
+    /// Letters that were settled before a time.
+    Settled(WallMs),
 }
 
 /// Deletes the first dead letters of a topic, one step of them.
@@ -68,6 +74,19 @@ impl Engine {
         Ok(self.delete_up_to(&topic, Bound::Time(oldest), by).await?.1)
     }
 
+    /// Deletes the first letters of each topic, as far as they were settled before `oldest`.
+    /// Returns their number.
+    pub async fn delete_settled(&self, oldest: WallMs) -> Result<u64, EngineError> {
+        let mut deleted = 0;
+        for (topic, bounds) in self.dead_letter_topics() {
+            if bounds.start < bounds.visible_end {
+                let bound = Bound::Settled(oldest);
+                deleted += self.delete_up_to(&topic, bound, Operator::default()).await?.1;
+            }
+        }
+        Ok(deleted)
+    }
+
     async fn delete_up_to(
         &self,
         topic: &TopicName,
@@ -100,12 +119,16 @@ impl Request for DeleteLetters {
 }
 
 impl Bound {
-    fn admits(self, batch: &StreamBatch) -> bool {
-        match (self, entry_of(batch).map(|entry| entry.state)) {
+    fn admits(self, batch: &StreamBatch, store: &Store) -> bool {
+        match (self, entry_of(batch)) {
             (Self::Offset(up_to), _) => batch.base_offset < up_to,
-            (Self::Time(oldest), Some(RetryState::Dead { at })) => at < oldest,
+            (Self::Settled(oldest), Some(letter)) => is_settled(&letter, store, oldest),
             // A client produced this record.
-            (Self::Time(oldest), _) => batch.max_timestamp_ms < oldest.0,
+            (Self::Settled(_), None) => false,
+            (Self::Time(oldest), letter) => match letter.map(|letter| letter.state) {
+                Some(RetryState::Dead { at }) => at < oldest,
+                _ => batch.max_timestamp_ms < oldest.0,
+            },
         }
     }
 
@@ -113,8 +136,22 @@ impl Bound {
     fn end(self, batch: &StreamBatch) -> i64 {
         match self {
             Self::Offset(up_to) => batch.end().min(up_to),
-            Self::Time(_) => batch.end(),
+            Self::Time(_) | Self::Settled(_) => batch.end(),
         }
+    }
+}
+
+/// Whether a letter was settled before a time.
+fn is_settled(letter: &Entry, store: &Store, oldest: WallMs) -> bool {
+    let now = store.get(letter.id).map(|entry| (entry.state, entry.redrives));
+    let Some((state, redrives)) = now.or_else(|| store.last_state(letter.id)) else { return true };
+    match state {
+        RetryState::Committed { at } | RetryState::Discarded { at } => at < oldest,
+        RetryState::Dead { at } => letter.redrives < redrives && at < oldest,
+        RetryState::Waiting { .. }
+        | RetryState::Released { .. }
+        | RetryState::Blocked { .. }
+        | RetryState::Discarding { .. } => false,
     }
 }
 
@@ -128,18 +165,34 @@ impl Driver {
         if bounds.start >= bounds.visible_end {
             return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
         }
-        // The first letter is usually young enough, so that no more is read.
-        if matches!(bound, Bound::Time(_)) {
+        let store = self.ledger.store();
+        // The first letter usually stays, so that no more is read.
+        if matches!(bound, Bound::Time(_) | Bound::Settled(_)) {
             let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
-            if first.iter().any(|batch| !bound.admits(batch)) {
+            if first.iter().any(|batch| !bound.admits(batch, store)) {
                 return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
             }
         }
         let read = self.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
-        let step = read.iter().take_while(|batch| bound.admits(batch)).take(OPERATE_MAX);
+        let step = read.iter().take_while(|batch| bound.admits(batch, store)).take(OPERATE_MAX);
         let step: Vec<&StreamBatch> = step.collect();
+        let deleted = match bound {
+            Bound::Settled(_) => number(step.len()),
+            Bound::Offset(_) | Bound::Time(_) => self.delete_dead(&step, by)?,
+        };
+        let start = match (step.last(), bound) {
+            (Some(last), _) => self.journal.stream_trim(stream, bound.end(last))?,
+            (None, Bound::Offset(up_to)) => self.journal.stream_trim(stream, up_to)?,
+            (None, Bound::Time(_) | Bound::Settled(_)) => bounds.start,
+        };
+        self.last_seq = self.last_seq.max(self.journal.appended_seq());
+        Ok(DeletedLetters { start, deleted, is_done: step.is_empty() })
+    }
+
+    /// Deletes the records of letters that are dead letters now.
+    fn delete_dead(&mut self, letters: &[&StreamBatch], by: &Operator) -> Result<u64, EngineError> {
         let mut dead = BTreeMap::<GroupId, Vec<EntryId>>::new();
-        for entry in step.iter().filter_map(|batch| entry_of(batch)) {
+        for entry in letters.iter().filter_map(|batch| entry_of(batch)) {
             let now = self.ledger.store().get(entry.id);
             let now = now.as_ref().map(EntryState::of);
             if now.is_some_and(|now| !now.is_latest_letter(entry.redrives)) {
@@ -147,16 +200,7 @@ impl Driver {
             }
             dead.entry(entry.group).or_default().push(entry.id);
         }
-        let deleted = dead.into_iter().map(|(group, ids)| self.delete_entries(&group, ids, by));
-        let deleted = deleted.sum::<Result<u64, EngineError>>()?;
-        let start = match (step.last(), bound) {
-            (Some(last), _) => self.journal.stream_trim(stream, bound.end(last))?,
-            // All letters before the offset have left the topic already.
-            (None, Bound::Offset(up_to)) => self.journal.stream_trim(stream, up_to)?,
-            (None, Bound::Time(_)) => bounds.start,
-        };
-        self.last_seq = self.last_seq.max(self.journal.appended_seq());
-        Ok(DeletedLetters { start, deleted, is_done: step.is_empty() })
+        dead.into_iter().map(|(group, ids)| self.delete_entries(&group, ids, by)).sum()
     }
 
     fn delete_entries(

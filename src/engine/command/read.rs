@@ -53,8 +53,11 @@ impl EntryState {
         }
     }
 
-    /// Whether a letter written after so many redrives is the latest letter of the entry. A redrive
-    /// with a changed record keeps the letter, and the changed record may get a later one.
+    fn forgotten((state, redrives): (RetryState, u32)) -> Self {
+        Self { state, reconsume_times: 0, redrives, passed: true }
+    }
+
+    /// Whether a letter written after so many redrives is the latest letter of the entry.
     pub fn is_latest_letter(&self, redrives: u32) -> bool {
         self.redrives <= redrives
     }
@@ -95,7 +98,8 @@ impl Engine {
         Ok(self.call_at_once(page).await?.0)
     }
 
-    /// The state of each entry, for the admin port; `None` for a forgotten entry.
+    /// The state of each entry, for the admin port. `None` for a forgotten entry without a dead
+    /// letter in the log.
     pub async fn entry_states(
         &self,
         ids: Vec<EntryId>,
@@ -164,7 +168,10 @@ impl Request for FindStates {
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Option<EntryState>>, EngineError> {
         let store = driver.ledger.store();
-        let state = |id: &EntryId| store.get(*id).as_ref().map(EntryState::of);
+        let state = |id: &EntryId| {
+            let known = store.get(*id).as_ref().map(EntryState::of);
+            known.or_else(|| store.last_state(*id).map(EntryState::forgotten))
+        };
         Ok(self.ids.iter().map(state).collect())
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::render::Render;
 use crate::engine::store::Store;
-use crate::journal::Journal;
 use crate::model::GroupId;
 use crate::retry::{Ledger, LedgerInput, StateKind};
 
@@ -23,37 +21,21 @@ enum QuotaLevel {
     Full,
 }
 
-/// Bytes of a group's dead letters in the log, which count towards its quota.
-pub(super) fn dead_letter_bytes(journal: &Journal, render: &Render, group: &GroupId) -> u64 {
-    render.dead_letters(journal, group).map_or(0, |(_, bounds)| bounds.bytes)
-}
-
 /// The size of a group's dead letters, for the ledger; `None` without a quota.
-pub(in crate::engine) fn telling(
-    ledger: &Ledger<Store>,
-    journal: &Journal,
-    render: &Render,
-    group: &GroupId,
-) -> Option<LedgerInput> {
+pub(in crate::engine) fn telling(ledger: &Ledger<Store>, group: &GroupId) -> Option<LedgerInput> {
     ledger.policy(group).dead_letters_bytes_max?;
-    let bytes = dead_letter_bytes(journal, render, group);
+    let bytes = ledger.store().dead_letter_bytes(group);
     Some(LedgerInput::DeadLetterBytes { group: group.clone(), bytes })
 }
 
 impl Fill {
     /// Warns once each time a group comes near its quota or reaches it.
-    pub(in crate::engine) fn see(
-        &mut self,
-        ledger: &Ledger<Store>,
-        journal: &Journal,
-        render: &Render,
-        group: &GroupId,
-    ) {
+    pub(in crate::engine) fn see(&mut self, ledger: &Ledger<Store>, group: &GroupId) {
         let Some(bytes_max) = ledger.policy(group).dead_letters_bytes_max else {
             self.0.remove(group);
             return;
         };
-        let bytes = dead_letter_bytes(journal, render, group);
+        let bytes = ledger.store().dead_letter_bytes(group);
         let held = ledger.counts(group).of(StateKind::Blocked);
         let level = level(bytes, bytes_max, held);
         if !self.rises(group, level) {

@@ -17,6 +17,8 @@ pub(super) struct StoredGroup {
     /// The group's name in keys.
     pub(super) number: GroupNumber,
     pub(super) counts: EntryCounts,
+    /// Bytes of the dead letters, as log entries.
+    pub(super) letter_bytes: u64,
     /// Open deliveries of each partition by offset. A partition without any has no key.
     open: BTreeMap<RetryPartition, BTreeMap<i64, EntryId>>,
     /// Partitions whose rows are out of date: they change with every delivery.
@@ -33,11 +35,12 @@ impl StoredGroup {
         let front = RefCell::new(Front::empty());
         let shapes = Shapes::default();
         let (stale, first_arrival) = (BTreeSet::new(), Cell::new(None));
-        Self { number, counts, open, stale, shapes, front, first_arrival }
+        Self { number, counts, letter_bytes: 0, open, stale, shapes, front, first_arrival }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
         let mut group = Self::new(GroupNumber(row.0));
+        group.letter_bytes = row.3;
         group.counts = value::read_counts(row);
         group.front = RefCell::new(Front::unread());
         group
@@ -149,7 +152,7 @@ impl Store {
             self.groups.remove(name);
             self.rows.delete(row.0);
         } else {
-            let value = value::group_row(group.number.0, &group.counts);
+            let value = value::group_row(group.number.0, &group.counts, group.letter_bytes);
             self.rows.put_value(row.0, &value);
         }
     }

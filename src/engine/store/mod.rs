@@ -47,7 +47,6 @@ pub(super) use front::DueEntry;
 use group::StoredGroup;
 use key::RowKey;
 use layers::Layers;
-use log::StoredRef;
 pub(super) use renewal::{Renewal, RenewalOutcome, apply};
 use row::{EntryRow, Row};
 pub use shapes::{Shape, ShapeList, ShapeView};
@@ -64,7 +63,7 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// Distance to [`HELD_MAX`] at which a full disk refuses more changes: space for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 12;
+pub(super) const ROWS_VERSION: u32 = 13;
 /// Pages of the file kept in memory, in bytes.
 pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
 
@@ -82,9 +81,6 @@ pub(super) struct Store {
     next_group: u32,
     /// Entry at which the next sweep of graves begins.
     swept: Option<EntryId>,
-    /// Updated with every entry whose key is kept in order.
-    /// Dead letters to be removed from their streams.
-    letters: Vec<StoredRef>,
 }
 
 impl Store {
@@ -161,7 +157,6 @@ impl Store {
             unknown_from: 0,
             next_group: 0,
             swept: None,
-            letters: Vec::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::store::log::StoredRef;
-use crate::retry::{Entry, Evidence, PayloadChange, RetryState};
+use crate::retry::{Entry, PayloadChange, RetryState};
 
 /// The references of one entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,10 +14,8 @@ pub(super) struct Refs {
     pub(super) payload: Option<StoredRef>,
     /// The fact that is the dead letter; it belongs to the letter's stream.
     pub(super) dead: Option<StoredRef>,
-    /// Dead letters of the entry still in the stream, from before a redrive or a discard.
+    /// Dead letters of the entry from before a redrive or a discard.
     pub(super) letters: Vec<StoredRef>,
-    /// The one of `letters` that stays until an acknowledgement, because its record was edited.
-    pub(super) original: Option<StoredRef>,
     /// Released facts that may still be on disk.
     pub(super) spent: Vec<StoredRef>,
 }
@@ -34,39 +32,13 @@ impl Refs {
         self.dead.is_none() && (self.payload.is_some() || self.letters.is_empty())
     }
 
-    /// Takes the dead letters that an entry in this state no longer needs.
-    pub(super) fn take_letters(&mut self, entry: &Entry) -> Vec<StoredRef> {
-        let is_needed = match entry.state {
-            RetryState::Dead { .. } => {
-                let (kept, taken) =
-                    self.letters.iter().partition(|letter| Some(**letter) == self.original);
-                self.letters = kept;
-                return taken;
-            }
-            RetryState::Committed { .. } | RetryState::Discarded { .. } => false,
-            RetryState::Waiting { .. }
-            | RetryState::Released { .. }
-            | RetryState::Blocked { .. }
-            | RetryState::Discarding { .. } => true,
-        };
-        if is_needed {
-            return Vec::new();
-        }
-        self.original = None;
-        std::mem::take(&mut self.letters)
+    /// Bytes of the present dead letter.
+    pub(super) fn letter_bytes(&self) -> u64 {
+        self.dead.map_or(0, |(_, len)| u64::from(len))
     }
 
     /// The references after a fact.
-    pub(super) fn after(
-        &self,
-        entry: &Entry,
-        (evidence, payload): (Evidence, PayloadChange),
-        at: StoredRef,
-    ) -> Self {
-        let original = match evidence {
-            Evidence::Edit => self.original.or(self.dead),
-            _ => self.original,
-        };
+    pub(super) fn after(&self, entry: &Entry, payload: PayloadChange, at: StoredRef) -> Self {
         let payload = match payload {
             PayloadChange::Begins(_) => Some(at),
             PayloadChange::Keeps => self.payload,
@@ -87,7 +59,6 @@ impl Refs {
             payload: payload.filter(|_| !is_dead),
             dead,
             letters,
-            original,
             spent: self.spent.clone(),
         }
     }

@@ -6,8 +6,7 @@
 //! * the latest fact of each entry, and the fact with its record's bytes,
 //! * the latest check of the delay tables.
 //!
-//! All other facts are released. A dead letter belongs to its stream and is never released here:
-//! the caller removes from the stream the letters that [`Store::take_letters`] names.
+//! All other facts are released. A dead letter belongs to its stream and is never released here.
 //!
 //! **Invariant:** a forgotten entry's tombstone (its [`Fact::Forgotten`]) stays in the log as long
 //! as any other fact of that entry is on disk. So a replay of the log alone never brings the entry
@@ -23,20 +22,23 @@ use crate::engine::store::needed::Refs;
 use crate::engine::store::row::EntryRow;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
-use crate::model::EntryId;
-use crate::retry::{Entry, Evidence, Fact, PayloadChange, RetryState};
+use crate::model::{EntryId, GroupId};
+use crate::retry::{Entry, Fact, PayloadChange, RetryState};
 
 /// Released facts of one entry that are listed before those gone from the disk are dropped.
 const SPENT_STEP: usize = 64;
 
 /// A forgotten entry.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Grave {
     tombstone: StoredRef,
     /// The dead letter, unless it is known to be gone.
     dead: Option<StoredRef>,
     /// Other facts that may still be on disk.
     rest: Vec<StoredRef>,
+    /// The entry's last state, and its redrives.
+    last: RetryState,
+    redrives: u32,
 }
 
 impl Store {
@@ -54,10 +56,12 @@ impl Store {
     pub(in crate::engine) fn journalled(&mut self, log: &impl EntryLog, fact: &Fact, at: EntryRef) {
         let at = (at.seq, at.len);
         match fact {
-            Fact::Entry { entry, cause, payload } => {
-                self.entry_journalled(log, entry, (cause.evidence, *payload), at);
+            Fact::Entry { entry, payload, .. } => {
+                self.entry_journalled(log, entry, *payload, at);
             }
-            Fact::Forgotten { id, .. } => self.forgotten(log, *id, at),
+            Fact::Forgotten { id, last, redrives, .. } => {
+                self.forgotten(log, *id, (*last, *redrives), at);
+            }
             Fact::Tables { .. } => {
                 let key = RowKey::new(key::TABLES);
                 let before = self.row::<StoredRef>(&key);
@@ -78,15 +82,15 @@ impl Store {
         refs.payload.or(refs.dead).or(refs.letters.last().copied()).map(place)
     }
 
-    /// Takes the dead letters no longer needed since the last call; the caller removes them from
-    /// their streams.
-    pub(in crate::engine) fn take_letters(&mut self) -> Vec<EntryRef> {
-        std::mem::take(&mut self.letters).into_iter().map(place).collect()
+    /// The last state of a forgotten entry, and its redrives; `None` once the log has nothing left.
+    pub(in crate::engine) fn last_state(&self, id: EntryId) -> Option<(RetryState, u32)> {
+        let grave: Grave = self.row(&RowKey::of_entry(key::GRAVE, id))?;
+        Some((grave.last, grave.redrives))
     }
 
-    /// Restores letters that could not be removed.
-    pub(in crate::engine) fn put_letters_back(&mut self, letters: Vec<EntryRef>) {
-        self.letters.extend(letters.into_iter().map(|letter| (letter.seq, letter.len)));
+    /// Bytes of the log entries of a group's dead letters that are neither redriven nor discarded.
+    pub(in crate::engine) fn dead_letter_bytes(&self, group: &GroupId) -> u64 {
+        self.groups.get(group).map_or(0, |group| group.letter_bytes)
     }
 
     /// Checks up to `limit` forgotten entries, round robin. Releases the tombstones of those whose
@@ -117,13 +121,17 @@ impl Store {
         &mut self,
         log: &impl EntryLog,
         entry: &Entry,
-        change: (Evidence, PayloadChange),
+        payload: PayloadChange,
         at: StoredRef,
     ) {
         let known = self.known(entry.id);
         let old = known.refs.clone().unwrap_or_default();
-        let mut new = old.after(entry, change, at);
-        self.letters.extend(new.take_letters(entry));
+        let mut new = old.after(entry, payload, at);
+        let (before, after) = (old.letter_bytes(), new.letter_bytes());
+        if before != after {
+            let group = self.group_mut(&entry.group);
+            group.letter_bytes = group.letter_bytes.saturating_add(after).saturating_sub(before);
+        }
         let mut freed = Vec::new();
         let former = [old.latest, old.payload, old.dead].into_iter().flatten();
         for former in former {
@@ -146,12 +154,17 @@ impl Store {
         }
     }
 
-    fn forgotten(&mut self, log: &impl EntryLog, id: EntryId, tombstone: StoredRef) {
+    fn forgotten(
+        &mut self,
+        log: &impl EntryLog,
+        id: EntryId,
+        (last, redrives): (RetryState, u32),
+        tombstone: StoredRef,
+    ) {
         let EntryRow { entry, refs } = self.known(id);
         let refs = refs.unwrap_or_default();
         self.put_known(id, EntryRow { entry, refs: None });
         let mut rest = refs.spent.clone();
-        self.letters.extend(&refs.letters);
         rest.extend(&refs.letters);
         for at in [refs.latest, refs.payload].into_iter().flatten() {
             if refs.dead == Some(at) || rest.contains(&at) {
@@ -160,7 +173,7 @@ impl Store {
             rest.push(at);
             log.release(place(at));
         }
-        let grave = Grave { tombstone, dead: refs.dead, rest };
+        let grave = Grave { tombstone, dead: refs.dead, rest, last, redrives };
         self.rows.put_value(RowKey::of_entry(key::GRAVE, id).0, &grave);
     }
 

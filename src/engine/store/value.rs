@@ -44,17 +44,17 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// A group's row: number, waiting entries by level, all entries by state.
-pub(super) type GroupRow = (u32, Vec<(Option<u32>, u64)>, Vec<(StateKind, u64)>);
+/// A group's row: number, waiting entries by level, all entries by state, bytes of dead letters.
+pub(super) type GroupRow = (u32, Vec<(Option<u32>, u64)>, Vec<(StateKind, u64)>, u64);
 
-pub(super) fn group_row(number: u32, counts: &EntryCounts) -> GroupRow {
+pub(super) fn group_row(number: u32, counts: &EntryCounts, letter_bytes: u64) -> GroupRow {
     let waiting = counts.waiting.iter().map(|(level, count)| (*level, *count)).collect();
     let by_state = counts.by_state.iter().map(|(kind, count)| (*kind, *count)).collect();
-    (number, waiting, by_state)
+    (number, waiting, by_state, letter_bytes)
 }
 
 pub(super) fn read_counts(row: GroupRow) -> EntryCounts {
-    let (_, waiting, by_state) = row;
+    let (_, waiting, by_state, _) = row;
     EntryCounts { waiting: BTreeMap::from_iter(waiting), by_state: BTreeMap::from_iter(by_state) }
 }
 

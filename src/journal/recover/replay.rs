@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::checkpoint::{KEYED, decode_ref, next_stream_entry};
 use crate::journal::compact::dead_key;
 use crate::journal::core::{
-    JournalCore, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_REMOVED, KIND_STREAM, KIND_TRIM,
+    JournalCore, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_STREAM, KIND_TRIM,
 };
 use crate::journal::read::read_failed;
 use crate::journal::segment::bitmap::Bitmap;
@@ -209,30 +209,10 @@ impl JournalCore {
                     self.state().trimmed(id, to, &dead);
                 }
             }
-            (KIND_REMOVED, Some(key)) => {
-                if let Some(id) = id(key) {
-                    self.remove_again(id, &entry.body)?;
-                }
-            }
             _ => {}
         }
         let stream = entry.stream.as_ref();
         self.state().note(placed, entry.kind, key, stream, tombstone);
-        Ok(())
-    }
-
-    /// Repeats a removal of batches. `next` keeps their offsets from being reused, even when they
-    /// were the last.
-    fn remove_again(&self, id: StreamId, body: &[u8]) -> Result<(), EntryReadError> {
-        let mut numbers = (0..).step_by(8).map_while(|at| i64_at(body, at));
-        let Some(next) = numbers.next() else { return Ok(()) };
-        for base in numbers {
-            let found = self.batch_at(id, base)?;
-            self.state().removed(id, found.as_slice());
-        }
-        if let Some(stream) = self.state().streams.map.get_mut(&id) {
-            stream.next = stream.next.max(next);
-        }
         Ok(())
     }
 

@@ -20,7 +20,7 @@ pub(super) mod scan;
 use super::segment::format::{put, u16_at, u32_at, u64_at};
 
 /// The format of a data directory that this build reads and writes; it is in each header too.
-pub(super) const FORMAT: u16 = 2;
+pub(super) const FORMAT: u16 = 3;
 /// Bytes before the first entry.
 pub(super) const SEGMENT_HEADER_LEN: usize = 48;
 /// [`SEGMENT_HEADER_LEN`] as a file offset.

@@ -3,7 +3,7 @@
 pub(super) mod stream_index;
 mod stream_read;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -35,8 +35,6 @@ pub(super) struct Stream {
     pub(super) tail: VecDeque<BatchRef>,
     /// The index has every batch below this offset.
     pub(super) indexed_end: i64,
-    /// Base offsets of removed batches that the index may still have.
-    pub(super) removed: BTreeSet<i64>,
     /// The stream differs from the index.
     pub(super) dirty: bool,
     pub(super) watchers: Vec<Arc<Notify>>,
@@ -60,7 +58,6 @@ pub(super) struct StreamSave {
     pub(super) next: i64,
     pub(super) bytes: u64,
     pub(super) batches: Vec<BatchRef>,
-    pub(super) removed: Vec<i64>,
 }
 
 impl BatchRef {
@@ -114,11 +111,7 @@ impl Streams {
         for save in saved {
             let Some(stream) = self.map.get_mut(&save.id) else { continue };
             stream.indexed_end = stream.indexed_end.max(save.next);
-            for base in &save.removed {
-                stream.removed.remove(base);
-            }
-            let has_moved = stream.next != save.next || stream.start != save.start;
-            stream.dirty = has_moved || !stream.removed.is_empty();
+            stream.dirty = stream.next != save.next || stream.start != save.start;
             stream.prune();
         }
     }
@@ -134,7 +127,6 @@ impl Stream {
             bytes: 0,
             tail: VecDeque::new(),
             indexed_end: 0,
-            removed: BTreeSet::new(),
             dirty: true,
             watchers: Vec::new(),
         }
@@ -174,18 +166,6 @@ impl Stream {
         self.dirty = true;
         while self.tail.front().is_some_and(|batch| batch.end() <= self.start) {
             self.tail.pop_front();
-        }
-    }
-
-    /// Removes a released batch. Other offsets stay as they are.
-    pub(super) fn remove(&mut self, batch: &BatchRef) {
-        if !self.removed.insert(batch.base) {
-            return;
-        }
-        self.bytes = self.bytes.saturating_sub(u64::from(batch.entry.len));
-        self.dirty = true;
-        if let Ok(at) = self.tail.binary_search_by_key(&batch.base, |known| known.base) {
-            self.tail.remove(at);
         }
     }
 
@@ -232,7 +212,6 @@ impl Stream {
             next: self.next,
             bytes: self.bytes,
             batches: self.tail.range(at..).copied().collect(),
-            removed: self.removed.iter().copied().collect(),
         }
     }
 

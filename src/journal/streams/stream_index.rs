@@ -60,24 +60,7 @@ pub(in crate::journal) fn save(
         let base = chunk.first().map_or(0, |batch| batch.base);
         write_chunk(tables, &key(stream.id, base), chunk)?;
     }
-    stream.removed.iter().try_for_each(|base| remove_batch(tables, stream.id, *base))
-}
-
-/// Removes a batch from its chunk; does nothing when the index does not have it.
-fn remove_batch(tables: &mut TableWrites<'_>, id: StreamId, base: i64) -> Result<(), TablesError> {
-    let after = key(id, base.saturating_add(1));
-    let Some((key, chunk)) = tables.last_before(CHUNKS, &key(id, 0), &after)? else {
-        return Ok(());
-    };
-    let mut batches = decode(&chunk);
-    let Ok(at) = batches.binary_search_by_key(&base, |batch| batch.base) else { return Ok(()) };
-    batches.remove(at);
-    if batches.is_empty() {
-        tables.delete(HEADS, &key)?;
-        tables.delete(CHUNKS, &key)?;
-        return Ok(());
-    }
-    write_chunk(tables, &key, &batches)
+    Ok(())
 }
 
 /// Removes all rows of a stream.

@@ -1,11 +1,10 @@
 //! Look-ups and reads of streams: newest batches from memory, older ones from the index.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::BatchRef;
 use super::stream_index::{Head, chunk_at, heads};
-use crate::journal::core::{JournalCore, KIND_NEXT_STREAM, KIND_REMOVED, KIND_STREAM, KIND_TRIM};
+use crate::journal::core::{JournalCore, KIND_NEXT_STREAM, KIND_STREAM, KIND_TRIM};
 use crate::journal::{
     AppendError, EncodedHead, EntryReadError, EntryRef, JournalError, NewEntry, ReadSize,
     StreamBatch, StreamId, StreamRead,
@@ -13,8 +12,6 @@ use crate::journal::{
 
 use bytes::Bytes;
 
-/// Most batches removed by one entry of the log: 32 KiB of offsets.
-const REMOVED_AT_ONCE: usize = 4_096;
 /// Offsets examined at a time, backwards, in search of the newest batch.
 const NEWEST_STEP: i64 = 4_096;
 
@@ -45,11 +42,8 @@ impl JournalCore {
         let Some(stream) = state.streams.map.get(&id) else { return Ok(()) };
         let name = Bytes::copy_from_slice(stream.name.as_bytes());
         let trim = Bytes::copy_from_slice(&id.0.to_le_bytes());
-        let group = vec![
-            NewEntry::tombstone(KIND_REMOVED, trim.clone()),
-            NewEntry::tombstone(KIND_TRIM, trim),
-            NewEntry::tombstone(KIND_STREAM, name),
-        ];
+        let group =
+            vec![NewEntry::tombstone(KIND_TRIM, trim), NewEntry::tombstone(KIND_STREAM, name)];
         self.append_own(&mut state, group)?;
         // batches appended since `dead` was collected are all in the tail
         if let Some(stream) = state.streams.remove(id) {
@@ -83,73 +77,6 @@ impl JournalCore {
         self.append_own(&mut state, vec![entry])?;
         state.trimmed(id, to, &dead);
         Ok(to)
-    }
-
-    pub(in crate::journal) fn stream_remove(
-        &self,
-        entries: &[EntryRef],
-    ) -> Result<usize, JournalError> {
-        let _one = self.trimming.lock();
-        let mut found = BTreeMap::<StreamId, Vec<BatchRef>>::new();
-        for entry in entries {
-            if let Some((id, batch)) = self.batch_of(*entry).map_err(|error| failed(&error))? {
-                found.entry(id).or_default().push(batch);
-            }
-        }
-        let mut count = 0;
-        for (id, batches) in found {
-            for batches in batches.chunks(REMOVED_AT_ONCE) {
-                let mut state = self.state();
-                let Some(stream) = state.streams.map.get(&id) else { continue };
-                let key = Bytes::copy_from_slice(&id.0.to_le_bytes());
-                let bases = batches.iter().flat_map(|batch| batch.base.to_le_bytes());
-                let body: Vec<u8> = stream.next.to_le_bytes().into_iter().chain(bases).collect();
-                let removed = NewEntry::keyed_body(KIND_REMOVED, key, EncodedHead::new(body));
-                self.append_own(&mut state, vec![removed])?;
-                state.removed(id, batches);
-                count += batches.len();
-            }
-        }
-        Ok(count)
-    }
-
-    /// The batch of an entry, and its stream; `None` when the stream no longer has it.
-    fn batch_of(&self, entry: EntryRef) -> Result<Option<(StreamId, BatchRef)>, EntryReadError> {
-        let (id, base) = match self.read(entry) {
-            Ok(read) => match read.stream {
-                Some(part) => (part.stream, part.base_offset),
-                None => return Ok(None),
-            },
-            // queued for the writer, so the batch is in the tail of its stream
-            Err(EntryReadError::NotWritten { .. }) => {
-                let state = self.state();
-                let mut streams = state.streams.map.iter();
-                let found = streams.find_map(|(id, of)| Some((*id, of.offset_of(entry.seq)?)));
-                let Some(found) = found else { return Ok(None) };
-                found
-            }
-            Err(EntryReadError::Gone { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let found = self.batch_at(id, base)?.filter(|batch| batch.entry == entry);
-        Ok(found.map(|batch| (id, batch)))
-    }
-
-    /// The batch of a stream that begins at this offset.
-    pub(in crate::journal) fn batch_at(
-        &self,
-        id: StreamId,
-        base: i64,
-    ) -> Result<Option<BatchRef>, EntryReadError> {
-        let mut found = None;
-        let is_known = self.stream_bounds(id).is_some_and(|bounds| bounds.start <= base);
-        if is_known {
-            self.batches_from(id, base, base.saturating_add(1), &mut |batch| {
-                found = (batch.base == base).then_some(*batch);
-                ControlFlow::Break(())
-            })?;
-        }
-        Ok(found)
     }
 
     /// Batches that end at or before `to`, from the start on.
@@ -190,16 +117,13 @@ impl JournalCore {
                 Some(piece) => piece,
                 None => chunk_at(&self.tables, id, from)?,
             };
-            let last = piece.last().map(BatchRef::end);
-            self.without_removed(id, &mut piece);
-            if last.is_none() {
-                // a gap before the tail: repaired, or removed
+            if piece.is_empty() {
+                // a repaired gap before the tail
                 let state = self.state();
                 let first = state.streams.map.get(&id).and_then(|stream| stream.tail.front());
                 piece = first.filter(|first| first.base > from).copied().into_iter().collect();
             }
-            let last = last.or_else(|| piece.last().map(BatchRef::end));
-            let Some(last) = last else { return Ok(()) };
+            let Some(last) = piece.last().map(BatchRef::end) else { return Ok(()) };
             for batch in piece.iter().filter(|batch| batch.end() > from) {
                 if batch.base >= end || f(batch).is_break() {
                     return Ok(());
@@ -208,14 +132,6 @@ impl JournalCore {
             from = last.max(from + 1);
         }
         Ok(())
-    }
-
-    /// Filters out removed batches that the index still has.
-    fn without_removed(&self, id: StreamId, piece: &mut Vec<BatchRef>) {
-        let state = self.state();
-        if let Some(stream) = state.streams.map.get(&id).filter(|known| !known.removed.is_empty()) {
-            piece.retain(|batch| !stream.removed.contains(&batch.base));
-        }
     }
 
     pub(in crate::journal) fn stream_read(
@@ -348,7 +264,7 @@ impl JournalCore {
         let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
         let end = bounds.visible_end;
         let (mut newest, mut to, mut step) = (None, end, 1);
-        // the last batches may have been removed
+        // a repair may have cut the last batches
         while newest.is_none() && to > bounds.start {
             let from = bounds.start.max(to.saturating_sub(step));
             self.batches_from(id, from, to, &mut |batch| {
@@ -366,16 +282,6 @@ impl JournalCore {
 }
 
 impl crate::journal::core::AppendState {
-    /// Removes batches from a stream and releases them.
-    pub(in crate::journal) fn removed(&mut self, id: StreamId, batches: &[BatchRef]) {
-        for batch in batches {
-            self.release(batch.entry);
-            if let Some(stream) = self.streams.map.get_mut(&id) {
-                stream.remove(batch);
-            }
-        }
-    }
-
     /// Moves a stream's start and releases the batches before it.
     pub(in crate::journal) fn trimmed(&mut self, id: StreamId, to: i64, dead: &[BatchRef]) {
         let mut bytes = 0;

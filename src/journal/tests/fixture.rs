@@ -10,8 +10,8 @@ use crate::journal::{EntryKind, StreamId, StreamPart};
 
 const EPOCH: u64 = 0x0123_4567_89ab_cdef;
 const SEGMENT: &str = concat!(
-    "524550524953454a0200000003000000efcdab8967452301",
-    "2a00000000000000630000000000000000000000cfc0f92e",
+    "524550524953454a0300000003000000efcdab8967452301",
+    "2a00000000000000630000000000000000000000737b351d",
 );
 /// A segment of format 1.
 const FORMER: &str = concat!(

@@ -12,7 +12,6 @@ mod poison;
 mod power_cut;
 mod quarantine;
 mod read_all;
-mod removal;
 mod reopen;
 mod stream;
 mod support;

@@ -1,6 +1,6 @@
 //! A random workload loses power at every operation; every acknowledged entry must survive.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::support::*;
 use crate::journal::{EntryRef, Journal, MemDisk, Recovery, StepResult};
@@ -12,12 +12,10 @@ struct Model {
     keys: BTreeMap<String, String>,
     /// Offset → body of acknowledged batches.
     batches: BTreeMap<i64, String>,
-    /// Entry of each batch.
-    places: BTreeMap<i64, EntryRef>,
-    /// Offsets of batches whose removal was acknowledged.
-    removed: BTreeSet<i64>,
-    /// A batch whose removal was not acknowledged.
-    leaving: Option<i64>,
+    /// The start of the stream after the last acknowledged trim.
+    start: i64,
+    /// The start after a trim that was not acknowledged.
+    trimming: Option<i64>,
 }
 
 /// Runs until the power fails or the script ends; the model records what was acknowledged.
@@ -38,17 +36,16 @@ fn run(disk: &MemDisk, seed: u64, model: &mut Model) -> Option<(u64, Vec<String>
         model.plain.insert(appended.refs[0].seq, word.clone());
         model.keys.insert(key, word.clone());
         model.batches.insert(appended.base_offsets[0], word);
-        model.places.insert(appended.base_offsets[0], appended.refs[2]);
-        if random.u8(..4) == 0 {
-            let at = random.usize(..model.batches.len());
+        if random.u8(..4) == 0 && model.batches.len() > 1 {
+            let at = random.usize(1..=model.batches.len() / 2);
             let offset = *model.batches.keys().nth(at)?;
-            model.batches.remove(&offset);
-            model.leaving = Some(offset);
-            assert_eq!(journal.stream_remove(&[model.places[&offset]]).ok()?, 1);
+            model.batches = model.batches.split_off(&offset);
+            model.trimming = Some(offset);
+            assert_eq!(journal.stream_trim(stream, offset).ok()?, offset);
             if writer.step() != StepResult::Flushed {
                 return None;
             }
-            model.removed.extend(model.leaving.take());
+            model.start = model.trimming.take()?;
         }
         if random.u8(..3) == 0 && model.plain.len() > 3 {
             // the model drops a release even when it is lost: only live entries are checked
@@ -87,17 +84,17 @@ fn check(model: &Model, journal: &Journal, recovery: &Recovery, lost: Option<&(u
         assert_eq!(&found, newer.unwrap_or(value));
     }
     if let Some(stream) = journal.stream_find("orders") {
-        let read = journal.stream_read(stream, 0, usize::MAX).unwrap().batches;
+        let start = journal.stream_bounds(stream).unwrap().start;
+        let is_known = start == model.start || model.trimming == Some(start);
+        assert!(is_known, "the stream begins at {start}");
+        let read = journal.stream_read(stream, start, usize::MAX).unwrap().batches;
         let read: BTreeMap<i64, String> =
             read.into_iter().map(|batch| (batch.base_offset, text(&batch.body))).collect();
         for (offset, body) in &model.batches {
             assert_eq!(read.get(offset), Some(body));
         }
-        for offset in &model.removed {
-            assert_eq!(read.get(offset), None, "a removed batch came back");
-        }
-        let unsure = usize::from(survived) + usize::from(model.leaving.is_some());
-        assert!(read.len() <= model.batches.len() + unsure);
+        let trimmed = read.range(..model.trimming.unwrap_or(0)).count();
+        assert!(read.len() <= model.batches.len() + usize::from(survived) + trimmed);
     } else {
         assert!(model.batches.is_empty());
     }

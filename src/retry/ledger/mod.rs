@@ -280,8 +280,9 @@ impl<S: Entries> Ledger<S> {
 
     /// Journals that an entry is forgotten, and removes it.
     pub(super) fn forget(&mut self, id: EntryId, evidence: Evidence) {
+        let Some(Entry { state: last, redrives, .. }) = self.store.get(id) else { return };
         let cause = self.cause(evidence, None);
-        self.emit(Fact::Forgotten { id, cause });
+        self.emit(Fact::Forgotten { id, cause, last, redrives });
     }
 
     /// Journals the hash of the delay tables that the due times were checked against.

@@ -65,7 +65,7 @@ pub(super) async fn answer(
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         return (response, Vec::new());
     }
-    let mut planned = plan::plan(router, &request, version);
+    let mut planned = plan::plan(router, &request);
     let wanted =
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
@@ -102,7 +102,7 @@ pub(super) async fn answer(
             () = member.wait(pause, plan.until) => {}
         }
         if waits_for_topic {
-            planned = plan::plan(router, &request, version);
+            planned = plan::plan(router, &request);
         }
     }
 }

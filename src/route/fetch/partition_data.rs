@@ -10,7 +10,6 @@ use crate::journal::{EntryReadError, ReadSize};
 use crate::route::fetch::plan::PartitionRead;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
-use crate::wire::batch::gap_end;
 
 /// Reads a partition. An error is the size of a first batch that is larger than allowed.
 pub(super) fn from_log(
@@ -22,7 +21,7 @@ pub(super) fn from_log(
         return Ok(refused(ResponseError::UnknownTopicOrPartition));
     };
     let broker = &router.broker;
-    let read = if log.form.committed {
+    let read = if log.committed {
         broker.read_committed(partition, log.offset, size)
     } else {
         broker.read(partition, log.offset, size).map(|read| {
@@ -35,19 +34,8 @@ pub(super) fn from_log(
             let mut data = empty(read.bounds.start, read.bounds.visible_end);
             data.last_stable_offset = stable_end;
             data.aborted_transactions =
-                log.form.committed.then(|| aborted.into_iter().map(aborted_by).collect());
-            // Records leave a log when they are settled. A reader would wait before the last ones.
-            let is_asked = log.form.passes_markers && size.bytes_max > 0;
-            let is_gap = is_asked && read.records.is_empty() && log.offset < readable_end(&data);
+                log.committed.then(|| aborted.into_iter().map(aborted_by).collect());
             data.records = Some(read.records);
-            // The log may have grown since that read.
-            if is_gap
-                && broker
-                    .read(partition, log.offset, size)
-                    .is_ok_and(|read| read.records.is_empty())
-            {
-                data.records = Some(gap_end(readable_end(&data) - 1));
-            }
             Ok(data)
         }
         Err(BrokerError::Read(EntryReadError::Larger { bytes })) => Err(bytes),

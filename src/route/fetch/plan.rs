@@ -16,9 +16,6 @@ use crate::wire::ResponseError;
 
 /// `FetchRequest.isolation_level` of a `read_committed` client.
 pub(super) const READ_COMMITTED: i8 = 1;
-/// Clients with this version pass over markers. kafka-go, at version 10, shows them to its
-/// application.
-const MARKERS_SINCE: i16 = 11;
 
 /// One requested topic and the sources of its partitions.
 pub(super) struct PlannedTopic {
@@ -56,16 +53,8 @@ pub(super) struct PartitionRead {
     pub(super) offset: i64,
     /// False for dead-letter topics.
     pub(super) is_real: bool,
-    pub(super) form: ReadForm,
-}
-
-/// The form in which the client reads.
-#[derive(Clone, Copy)]
-pub(super) struct ReadForm {
     /// `read_committed`: up to the last stable offset.
     pub(super) committed: bool,
-    /// The client passes over markers: it gets one at the end of a gap up to the end of the log.
-    pub(super) passes_markers: bool,
 }
 
 impl PartitionRead {
@@ -74,20 +63,17 @@ impl PartitionRead {
     }
 }
 
-pub(super) fn plan(router: &Router, request: &FetchRequest, version: i16) -> Vec<PlannedTopic> {
-    let form = ReadForm {
-        committed: request.isolation_level == READ_COMMITTED,
-        passes_markers: version >= MARKERS_SINCE,
-    };
+pub(super) fn plan(router: &Router, request: &FetchRequest) -> Vec<PlannedTopic> {
+    let committed = request.isolation_level == READ_COMMITTED;
     let mut named = UniqueNames::default();
-    let of = |topic| plan_topic(router, topic, form, &mut named);
+    let of = |topic| plan_topic(router, topic, committed, &mut named);
     request.topics.iter().map(of).collect()
 }
 
 fn plan_topic<'a>(
     router: &Router,
     asked: &'a FetchTopic,
-    form: ReadForm,
+    committed: bool,
     named: &mut UniqueNames<(&'a str, Uuid, i32)>,
 ) -> PlannedTopic {
     let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
@@ -112,7 +98,7 @@ fn plan_topic<'a>(
             index: partition.partition,
             bytes_max: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
             source: match &place {
-                Ok(place) => source(place, partition, form),
+                Ok(place) => source(place, partition, committed),
                 Err(error) => ReadSource::Refused(*error),
             },
         })
@@ -120,7 +106,7 @@ fn plan_topic<'a>(
     PlannedTopic { name: asked.topic.clone(), id: asked.topic_id, partitions }
 }
 
-fn source(place: &TopicKind, asked: &FetchPartition, form: ReadForm) -> ReadSource {
+fn source(place: &TopicKind, asked: &FetchPartition, committed: bool) -> ReadSource {
     let index = asked.partition;
     if !(0..place.partitions()).contains(&index) {
         return ReadSource::Refused(ResponseError::UnknownTopicOrPartition);
@@ -134,7 +120,7 @@ fn source(place: &TopicKind, asked: &FetchPartition, form: ReadForm) -> ReadSour
                 index,
                 offset,
                 is_real,
-                form,
+                committed,
             })
         }
         TopicKind::DeadLetters(None) if offset == 0 => ReadSource::Nothing,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Unavailable};
 use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Disposition, Entry, RetryState, StateKind, UNKNOWN_SHAPE};
+use crate::retry::{Disposition, Entry, RESTORE_MS, RetryState, UNKNOWN_SHAPE};
 use crate::server::source::AdminSource;
 use crate::server::source::retry_list::history;
 use crate::wire::batch::Headers;
@@ -49,7 +49,7 @@ impl AdminSource {
         Ok(self.with_states(found.await?).await?.pop())
     }
 
-    /// Adds the present states of the entries. A letter of a forgotten entry is soon deleted.
+    /// Adds the present states of the entries.
     async fn with_states(
         &self,
         letters: Vec<(Option<EntryId>, DeadLetterView)>,
@@ -58,14 +58,20 @@ impl AdminSource {
         let mut states = self.router.engine.entry_states(ids).await?.into_iter();
         let with_state = |(id, letter): (Option<EntryId>, DeadLetterView)| {
             let entry = id.and_then(|_| states.next().flatten());
-            let state = match entry.map(|entry| (entry.state.kind(), entry)) {
+            let is_latest = entry.is_some_and(|entry| entry.is_latest_letter(letter.redrives));
+            let state = match entry.map(|entry| entry.state) {
                 _ if id.is_none() => "produced",
-                Some((_, entry)) if entry.is_dead_letter(letter.redrives) => "dead",
-                Some((StateKind::Dead, _)) => "edited",
-                Some((StateKind::Discarded, _)) | None => "discarded",
-                Some(_) => "redriven",
+                Some(RetryState::Dead { .. }) if is_latest => "dead",
+                Some(_) if !is_latest => "redriven",
+                Some(_) | None => "discarded",
             };
-            DeadLetterView { state: state.to_owned(), ..letter }
+            let restorable_until_ms = match entry.map(|entry| entry.state) {
+                Some(RetryState::Discarding { since, .. }) if is_latest => {
+                    Some(since.plus(RESTORE_MS).0)
+                }
+                _ => None,
+            };
+            DeadLetterView { state: state.to_owned(), restorable_until_ms, ..letter }
         };
         Ok(letters.into_iter().map(with_state).collect())
     }

@@ -43,7 +43,6 @@ impl AdminSource {
         known: Option<&engine::GroupSummary>,
         now: WallMs,
     ) -> GroupGauges {
-        let dead_bytes = self.dead_letter_bytes(id);
         let mut gauge = GroupGauges {
             group,
             members: number(self.router.live_members(id)),
@@ -51,7 +50,7 @@ impl AdminSource {
             topics: self.topics(id).iter().map(ToString::to_string).collect(),
             retry_topics: self.router.retry_topics(id).iter().map(ToString::to_string).collect(),
             dead: known.map_or(0, dead),
-            dead_bytes,
+            dead_bytes: known.map_or(0, |known| known.letter_bytes),
             stalled: self.router.stalled(id),
             breaker_open: matches!(
                 self.router.breaker(id),

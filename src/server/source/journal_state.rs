@@ -1,7 +1,7 @@
 //! The state of the journal and its disk, for the admin port.
 
 use crate::admin::{FsyncTimes, JournalView, LetterSpace, Unavailable};
-use crate::model::GroupId;
+use crate::engine::GroupSummary;
 use crate::server::disk_room::shortage;
 use crate::server::source::{AdminSource, number};
 
@@ -15,7 +15,7 @@ impl AdminSource {
             .map(|short| short.needed_bytes.saturating_sub(short.free_bytes));
         let groups = self.router.engine.groups().await?;
         let mut letters: Vec<LetterSpace> =
-            groups.iter().filter_map(|group| self.letter_space(&group.group)).collect();
+            groups.iter().filter_map(|group| self.letter_space(group)).collect();
         letters.sort_by_key(|of| std::cmp::Reverse(of.bytes));
         let more_groups = number(letters.len().saturating_sub(GROUPS_MAX));
         letters.truncate(GROUPS_MAX);
@@ -42,14 +42,15 @@ impl AdminSource {
         })
     }
 
-    fn letter_space(&self, group: &GroupId) -> Option<LetterSpace> {
+    fn letter_space(&self, known: &GroupSummary) -> Option<LetterSpace> {
+        let group = &known.group;
         let bounds = self.router.engine.dead_letter_bounds(group)?;
         Some(LetterSpace {
             group: group.to_string(),
             topic: self.router.names.dead_letter_topic(group).to_string(),
             start: bounds.start,
             end: bounds.next,
-            bytes: bounds.bytes,
+            bytes: known.letter_bytes,
             max_bytes: self.policy(group).dead_letters_max_bytes,
         })
     }

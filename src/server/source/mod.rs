@@ -343,11 +343,6 @@ impl AdminSource {
         self.receivers_of(group, &sources).err()
     }
 
-    /// Bytes of the dead-letter topic of a group.
-    fn dead_letter_bytes(&self, group: &GroupId) -> u64 {
-        self.router.engine.dead_letter_bounds(group).map_or(0, |bounds| bounds.bytes)
-    }
-
     fn view(
         &self,
         group: &GroupId,
@@ -377,7 +372,7 @@ impl AdminSource {
             no_receiver: self.no_receiver(group),
             refused: retries.map_or(0, |known| number(known.blocked.len())),
             refusal: retries.and_then(|known| known.blocked.values().next().cloned()),
-            dead_letter_bytes: self.dead_letter_bytes(group),
+            dead_letter_bytes: retries.map_or(0, |known| known.letter_bytes),
             breaker: breaker(self.router.breaker(group)),
             forward: self.forward_statuses.of(group).map(|status| ForwardView {
                 topic: status.topic.to_string(),

@@ -22,22 +22,11 @@ const COORDINATOR_EPOCH: i32 = 0;
 /// Bound of a marker's records, far above a marker's size.
 const MARKER_BYTES_MAX: usize = 1024;
 
-/// Encodes a control batch of no producer at one offset. Every client goes on behind it, as behind
-/// any marker; some do not go on behind an empty batch.
-pub fn gap_end(offset: i64) -> Bytes {
-    marker_at(offset, ProducerStamp { id: -1, epoch: -1, sequence: -1 }, COMMIT, -1)
-}
-
 /// Encodes the batch that commits or aborts a producer's transaction in a partition.
 pub fn marker_batch(producer_id: i64, epoch: i16, commits: bool, timestamp_ms: i64) -> Bytes {
-    let stamp = ProducerStamp { id: producer_id, epoch, sequence: -1 };
-    marker_at(0, stamp, if commits { COMMIT } else { ABORT }, timestamp_ms)
-}
-
-fn marker_at(offset: i64, stamp: ProducerStamp, outcome: i16, timestamp_ms: i64) -> Bytes {
     let (mut key, mut value) = (BytesMut::with_capacity(4), BytesMut::with_capacity(6));
     key.put_i16(VERSION);
-    key.put_i16(outcome);
+    key.put_i16(if commits { COMMIT } else { ABORT });
     value.put_i16(VERSION);
     value.put_i32(COORDINATOR_EPOCH);
     let record = RawRecord {
@@ -53,10 +42,10 @@ fn marker_at(offset: i64, stamp: ProducerStamp, outcome: i16, timestamp_ms: i64)
         last_offset_delta: 0,
         timestamp_ms,
         timestamp_ms_max: timestamp_ms,
-        stamp: Some(stamp),
+        stamp: Some(ProducerStamp { id: producer_id, epoch, sequence: -1 }),
         count: 1,
     };
-    let mut out = begin(offset, HEADER_BYTES + 2 + body.len(), &plain);
+    let mut out = begin(0, HEADER_BYTES + 2 + body.len(), &plain);
     put_length(&mut out, &body);
     out.put_slice(&body);
     finish(out)
@@ -93,18 +82,6 @@ mod tests {
             assert_eq!(header.max_timestamp_ms, 5);
             assert_eq!(commits(&batch), Some(says));
         }
-    }
-
-    #[test]
-    fn a_gap_ends_with_a_marker_of_no_producer() {
-        let bytes = gap_end(812);
-        let batch = Batch::parse(&bytes).unwrap();
-        batch.check_crc().unwrap();
-        let header = &batch.header;
-        assert!(header.is_control());
-        assert_eq!((header.base_offset, header.last_offset(), header.count), (812, 812, 1));
-        assert_eq!((header.producer_id, header.producer_epoch, header.base_sequence), (-1, -1, -1));
-        assert_eq!(commits(&batch), Some(true));
     }
 
     #[test]

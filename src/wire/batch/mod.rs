@@ -25,7 +25,7 @@ pub use cut::{Cut, CutError, UnreadableBatch, whole_at};
 pub use header::{BatchHeader, Codec, HEADER_BYTES, TimestampType, crc_of};
 pub use headers::{Header, Headers};
 pub use hidden::Hidden;
-pub use marker::{commits, gap_end, marker_batch};
+pub use marker::{commits, marker_batch};
 pub use produce::{Batch, BatchError, Batches, batches, end_of};
 pub use raw::{RawRecord, RawRecordError};
 pub use records::{RecordError, RecordView, Records, find_record, records};

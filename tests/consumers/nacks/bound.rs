@@ -1,7 +1,7 @@
 //! `dead_letters.max_bytes`: a record above the quota is withheld, reported, and becomes a dead
 //! letter when there is room.
 
-use crate::support::batch::{plain, unpack};
+use crate::support::batch::unpack;
 use crate::support::{Member, Rec, Server, until};
 
 both!(
@@ -91,11 +91,22 @@ fn held_records_survive_a_restart_and_oversize_ones_are_reported() {
 }
 
 #[test]
-fn the_quota_counts_every_record_in_its_topic() {
-    let (server, mut member) = shop(YAML);
-    fail(&mut member, 0, 100_000);
-    let again = plain(&[Rec::new(&"v".repeat(700_000))]);
-    assert_eq!(member.client.produce("reprise.dlq.shop", 0, again).error_code, 0);
+fn a_discarded_letter_makes_room_at_once() {
+    let server = Server::told(YAML);
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
+    fail(&mut member, 0, 800_000);
     fail(&mut member, 1, 400_000);
-    assert_eq!(server.json("/api/v1/groups/shop")["blocked"], 1);
+    let shop = |server: &Server| server.json("/api/v1/groups/shop");
+    assert_eq!((&shop(&server)["blocked"], &shop(&server)["dead_letters"]), (&1.into(), &1.into()));
+    let (code, told) = server
+        .post("/api/v1/dead-letters/discard", r#"{"group": "shop", "offsets": [0], "why": "x"}"#);
+    assert_eq!(code, 200, "{told}");
+    assert_eq!(shop(&server)["dead_letter_bytes"], 0);
+    server.pass(30_000);
+    until("the blocked record is a dead letter", || shop(&server)["blocked"] == 0);
+    assert_eq!(shop(&server)["dead_letters"], 1);
+    let first = member.client.read_all("reprise.dlq.shop").remove(0);
+    assert_eq!(first.text().len(), 800_000, "the discarded one stays in the topic");
 }

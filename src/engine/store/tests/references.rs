@@ -35,7 +35,8 @@ impl StoreFixture {
     }
 
     fn forget(&mut self, id: u64) -> u64 {
-        self.tell(&Fact::Forgotten { id: EntryId(id), cause: cause() })
+        let last = RetryState::Committed { at: WallMs(3) };
+        self.tell(&Fact::Forgotten { id: EntryId(id), cause: cause(), last, redrives: 1 })
     }
 
     fn is_released(&self, seq: u64) -> bool {

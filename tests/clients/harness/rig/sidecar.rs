@@ -189,15 +189,6 @@ impl Sidecar {
         text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
     }
 
-    /// Sends a dead letter of a group back to it.
-    pub(crate) fn redrive(&self, group: &str, offset: i64) {
-        let told = Command::new(env!("CARGO_BIN_EXE_reprise"))
-            .args(["dlq", "redrive", group, &offset.to_string(), "--admin", &self.admin])
-            .output()
-            .unwrap();
-        assert!(told.status.success(), "{told:?}");
-    }
-
     /// Output of `reprise retry list`.
     pub(crate) fn retries(&self) -> Vec<Value> {
         let told = Command::new(env!("CARGO_BIN_EXE_reprise"))
