@@ -34,7 +34,7 @@ use crate::engine::fact_counts::{count, is_final};
 use crate::engine::facts::new_entry;
 use crate::journal::{EntryRef, NewEntry};
 use crate::model::Moment;
-use crate::retry::{DELAYED, Fact, LedgerAnswer, LedgerInput, LedgerOutput, RecordShape};
+use crate::retry::{Fact, LedgerAnswer, LedgerInput, LedgerOutput, RecordShape};
 use crate::wire::batch::RawRecord;
 
 /// Most facts in one group of the journal, where they need not be atomic. A reload of the
@@ -103,7 +103,6 @@ impl Driver {
             match output {
                 LedgerOutput::Fact(fact) => facts.push(fact),
                 LedgerOutput::Answer(given) => answer = Some(given),
-                LedgerOutput::Wake { group } if group.as_str() == DELAYED => self.delayed_due(),
                 LedgerOutput::Wake { group } => self.mover.wake(&group),
             }
         }

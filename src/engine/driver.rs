@@ -81,7 +81,7 @@ impl Driver {
                 return;
             }
             self.see_to_store();
-            self.see_to_delayed(self.clock.now());
+            self.let_go();
             self.see_to_retries(self.clock.now());
         }
     }
@@ -94,7 +94,7 @@ impl Driver {
         }
         self.tick();
         self.see_to_store();
-        self.see_to_delayed(self.clock.now());
+        self.let_go();
         self.see_to_retries(self.clock.now());
         true
     }

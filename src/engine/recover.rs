@@ -22,7 +22,7 @@ use crate::engine::renewal::Renewals;
 use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store, apply};
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::{EntryRef, Journal, JournalEntry, Tables, TablesError, TimeSlice};
-use crate::model::{EntryId, GroupId, RetryPair, TopicPartition};
+use crate::model::{GroupId, RetryPair, TopicPartition};
 use crate::observe::{LogBudget, Metrics};
 use crate::retry::detector::NACKED_MAX;
 use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
@@ -220,8 +220,6 @@ impl Replay {
         };
         let applied = self.ledger.store().applied();
         parts.journal.hold_from(OWNER, applied);
-        let next = EntryId(self.ledger.store().marks().next_id);
-        let put_off = DelayedState::new(parts.delayed_bytes_max, next);
         let jobs = Jobs::read(&parts.journal).unwrap_or_else(|error| {
             tracing::error!(%error, "R0411 the jobs cannot be read: none goes on; check the disk");
             Jobs::default()
@@ -239,7 +237,7 @@ impl Replay {
             fill: Fill::default(),
             // Not the sequence the rows were saved with: they have the replayed entries too.
             last_seq: self.last_seq,
-            put_off,
+            put_off: DelayedState::new(parts.delayed_bytes_max),
             detectors,
             topic_ids,
             ahead: None,
@@ -248,7 +246,7 @@ impl Replay {
             jobs,
             turn: TimeSlice::of(TURN_MAX),
             known_nacks: LogBudget::default(),
-            mover: Mover::default(),
+            mover: Mover::new(),
             postponed: Vec::new(),
             readers: Arc::clone(&engine.readers),
             queued_releases: Arc::clone(&engine.queued_releases),

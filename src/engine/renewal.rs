@@ -22,8 +22,8 @@ use crate::engine::command::Command;
 use crate::engine::driver::{Driver, OWNER};
 use crate::engine::error::EngineError;
 use crate::engine::store::{Renewal, RenewalOutcome, Store};
-use crate::model::{EntryId, MonoMs};
-use crate::retry::{Entries, Ledger, LedgerInput};
+use crate::model::MonoMs;
+use crate::retry::{Ledger, LedgerInput, delayed};
 
 #[cfg(test)]
 mod tests;
@@ -191,7 +191,7 @@ impl Driver {
         self.journal.hold_from(OWNER, self.ledger.store().applied());
         self.renewals.attempt = None;
         self.renewals.failed = 0;
-        self.put_off.renew(EntryId(self.ledger.store().marks().next_id));
+        self.mover.wake(&delayed());
         self.trouble.end();
         tracing::info!("the retry tables were rebuilt from the log; retries go on");
         self.settle(Vec::new());

@@ -86,6 +86,7 @@ mod tests {
         let others = [
             Fact::Forgotten {
                 id: EntryId(5),
+                group: "g".into(),
                 cause: cause(Evidence::MemoryEnded),
                 last: RetryState::Committed { at: AT },
                 redrives: 2,

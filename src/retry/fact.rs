@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, WallMs};
+use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::{Entry, Reporter, RetryState};
 
 /// One decision of the ledger. The order of variants is stored: append only.
@@ -20,6 +20,7 @@ pub enum Fact {
     Forgotten {
         /// Never used for another entry.
         id: EntryId,
+        group: GroupId,
         cause: Cause,
         /// The entry's last state and redrives: its dead letters may be in their topic for longer.
         last: RetryState,

@@ -6,10 +6,8 @@
 //! **Invariant:** a record enters the topic it was produced to, never a later topic of the same
 //! name.
 //!
-//! Due records enter in slices, and queued commands run first. An unreadable record is set aside,
-//! so that others do not wait for it.
+//! The mover delivers due records, as it releases retries.
 
-mod backlog;
 mod delivering;
 mod listing;
 mod stored;
@@ -17,15 +15,13 @@ mod taking;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 
 use crate::journal::{EntryRef, NewEntry, StreamId};
 use crate::model::{EntryId, MonoMs, TopicName};
 use crate::retry::DelayEnd;
-
-use self::backlog::Backlog;
 
 pub use self::listing::DelayedRecord;
 pub use self::taking::DelayedTotals;
@@ -56,38 +52,19 @@ pub struct DelayBatch {
 /// The driver's state of delayed records, beside their entries.
 #[derive(Debug)]
 pub(super) struct DelayedState {
-    /// Time of the next delivery; `None` if nothing is due.
-    pub(super) at: Option<MonoMs>,
     /// Quota of delayed records, in bytes of the log.
     bytes_max: u64,
-    backlog: Backlog,
-    /// Due records that cannot be read, and the time of the next try: a disk error may pass.
-    unreadable: BTreeMap<EntryId, MonoMs>,
     /// Records whose topic is deleted.
     leaving: VecDeque<EntryId>,
 }
 
 impl DelayedState {
-    /// The state at a start; `next` is the next new entry id.
-    pub(super) fn new(bytes_max: u64, next: EntryId) -> Self {
-        Self {
-            at: None,
-            bytes_max,
-            backlog: Backlog::before(next),
-            unreadable: BTreeMap::new(),
-            leaving: VecDeque::new(),
-        }
-    }
-
-    /// Resets the state after a renewal of the store; `next` is the next new entry id.
-    pub(super) fn renew(&mut self, next: EntryId) {
-        let leaving = std::mem::take(&mut self.leaving);
-        *self = Self { leaving, ..Self::new(self.bytes_max, next) };
+    pub(super) fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, leaving: VecDeque::new() }
     }
 
     /// Time of the next work.
     pub(super) fn alarm(&self) -> Option<MonoMs> {
-        let at_once = self.backlog.is_counting() || !self.leaving.is_empty();
-        self.at.into_iter().chain(at_once.then_some(MonoMs(0))).min()
+        (!self.leaving.is_empty()).then_some(MonoMs(0))
     }
 }

@@ -21,7 +21,7 @@ use crate::retry::{
 pub struct DelayedTotals {
     /// Number of records.
     pub records: u64,
-    /// Bytes of their entries in the log; too low for a moment after a start.
+    /// Bytes of their entries in the log.
     pub bytes: u64,
     /// Number of due records that cannot be read.
     pub unreadable: u64,
@@ -114,9 +114,6 @@ impl Driver {
             // The batch is repeated, or was refused before any decision.
             None if facts.is_empty() => return Ok(()),
             Some(refs) if refs.len() == facts.len() => {
-                for at in &refs {
-                    self.put_off.backlog.begins(u64::from(at.len));
-                }
                 self.after_append(&facts, &refs, bodies);
             }
             _ => return self.take_back(facts),
@@ -145,7 +142,7 @@ impl Driver {
     fn check_backlog(&self, records: &[Bytes]) -> Result<(), EngineError> {
         let more = records.iter().map(|record| u64::try_from(record.len()).unwrap_or(u64::MAX));
         let more = more.fold(0, u64::saturating_add);
-        let (bytes, most) = (self.put_off.backlog.bytes(), self.put_off.bytes_max);
+        let (bytes, most) = (self.delayed_bytes(), self.put_off.bytes_max);
         if bytes.saturating_add(more) <= most {
             return Ok(());
         }
@@ -154,15 +151,14 @@ impl Driver {
     }
 
     fn cancel(&mut self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
-        let sizes: Vec<(EntryId, u64)> = records
-            .iter()
-            .filter_map(|record| u64::try_from(record.offset).ok().map(EntryId))
-            .map(|id| (id, self.ledger.store().record_bytes(id)))
-            .collect();
+        let id = |record: &Origin| EntryId(u64::try_from(record.offset).unwrap_or(u64::MAX));
+        let ids: Vec<EntryId> = records.iter().map(id).collect();
         match self.ask(LedgerInput::Cancel { records })? {
             Some(LedgerAnswer::Cancelled(cancelled)) => {
-                for ((id, bytes), _) in sizes.iter().zip(&cancelled).filter(|(_, was)| **was) {
-                    self.ended(*id, *bytes);
+                if let Some(scan) = self.mover.scan(&delayed()) {
+                    cancelled.iter().zip(ids).filter(|(was, _)| **was).for_each(|(_, id)| {
+                        scan.released(id);
+                    });
                 }
                 let count = cancelled.iter().filter(|one| **one).count();
                 self.see_delayed(count, "cancelled");
@@ -172,16 +168,14 @@ impl Driver {
         }
     }
 
-    /// Removes a record that no longer waits from the backlog.
-    pub(super) fn ended(&mut self, id: EntryId, bytes: u64) {
-        self.put_off.backlog.ends(id, bytes);
-        self.put_off.unreadable.remove(&id);
+    fn delayed_bytes(&self) -> u64 {
+        self.ledger.store().waiting_bytes(&delayed())
     }
 
     fn totals(&self) -> DelayedTotals {
         DelayedTotals {
             records: self.waiting(),
-            bytes: self.put_off.backlog.bytes(),
+            bytes: self.delayed_bytes(),
             unreadable: self.unreadable(),
             first_due: self.ledger.store().next_due(&delayed(), None),
         }
@@ -190,8 +184,7 @@ impl Driver {
     /// Counts `count` records with an outcome in the metrics.
     pub(in crate::engine) fn see_delayed(&self, count: usize, outcome: &str) {
         self.metrics.records_delayed(outcome, count);
-        let bytes = self.put_off.backlog.bytes();
-        self.metrics.delayed_now(self.waiting(), bytes, self.unreadable());
+        self.metrics.delayed_now(self.waiting(), self.delayed_bytes(), self.unreadable());
     }
 
     fn waiting(&self) -> u64 {
@@ -199,7 +192,7 @@ impl Driver {
     }
 
     fn unreadable(&self) -> u64 {
-        u64::try_from(self.put_off.unreadable.len()).unwrap_or(u64::MAX)
+        u64::try_from(self.mover.aside(&delayed()).count()).unwrap_or(u64::MAX)
     }
 }
 

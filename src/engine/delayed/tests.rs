@@ -2,9 +2,10 @@
 
 use std::task::{Context, Poll, Waker};
 
-use super::delivering::{FULL_MS, LEAVING, LOOK_MS, SLICE_BYTES, SLICE_RECORDS};
+use super::delivering::{LEAVING, SLICE_RECORDS};
 use super::*;
 use crate::clock::{Clock, Hand};
+use crate::engine::mover::{FULL_MS, SLICE_BYTES, UNSERVED_MS};
 use crate::engine::stepped::answered;
 use crate::engine::{Driver, Engine, EngineError, EngineParts, Replay};
 use crate::journal::{EntryKind, Journal, JournalOptions, MemDisk, StreamAppend, Writer};
@@ -224,7 +225,7 @@ fn an_unreadable_delayed_record_is_set_aside_and_counted() {
     assert_eq!((totals.records, totals.unreadable), (1, 1));
     let listed = house.list();
     assert!(listed[0].record.is_err() && listed.len() == 1, "{listed:?}");
-    house.pass(LOOK_MS);
+    house.pass(UNSERVED_MS);
     assert_eq!(house.counted("unreadable"), "1", "said once");
     let name = listed[0].entry.origin.clone().unwrap();
     let engine = house.on().engine.clone();
@@ -238,9 +239,9 @@ fn a_record_set_aside_enters_once_it_is_readable() {
     let stream = house.stream("orders");
     house.delay(stream, 5, &[40]).unwrap();
     let id = house.list()[0].entry.id;
-    let look = MonoMs(LOOK_MS);
-    house.on().driver.put_off.unreadable.insert(id, look);
-    house.pass(LOOK_MS - 1);
+    let scan = house.on().driver.mover.scan(&crate::retry::delayed()).unwrap();
+    scan.set_aside(id, MonoMs(UNSERVED_MS), "a disk error".to_owned());
+    house.pass(UNSERVED_MS - 1);
     assert_eq!((house.arrived(stream), house.totals().unreadable), (0, 1));
     house.pass(1);
     assert_eq!((house.arrived(stream), house.totals().unreadable), (1, 0));

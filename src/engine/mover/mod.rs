@@ -1,4 +1,5 @@
-//! The mover: it releases due retries into the retry topics of their group.
+//! The mover: it releases due retries into the retry topics of their group, and delayed records
+//! into their own topics (`engine/delayed/delivering.rs`).
 //!
 //! **Invariant:** a retry enters a topic of the embedded cluster in the same atomic group as its
 //! entry notes that. A crash leaves both or neither. A topic of the cluster behind gets the retry
@@ -19,7 +20,8 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::mover::scan::{NextSlice, Scan};
+pub(super) use crate::engine::mover::releasing::{BUSY_MS, FULL_MS, SLICE_BYTES, UNSERVED_MS};
+pub(super) use crate::engine::mover::scan::{NextSlice, Scan};
 use crate::engine::mover::unserved_runs::UnservedRuns;
 pub(in crate::engine) use crate::engine::mover::unserved_runs::UnservedSources;
 use crate::engine::mover::window::ReleaseWindow;
@@ -27,6 +29,7 @@ use crate::journal::StreamId;
 use crate::model::{
     EntryId, GroupId, MonoMs, RetryPair, RetryPartition, RetryPlace, TopicName, TopicPartition,
 };
+use crate::retry::delayed;
 
 /// A topic that nobody fetched for this long has no reader.
 const READ_MS: u64 = 60_000;
@@ -121,7 +124,7 @@ fn is_lately(last: Option<MonoMs>, now: MonoMs) -> bool {
 }
 
 /// The groups with retry topics, and those with work.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Mover {
     pub(super) groups: BTreeMap<GroupId, GroupTopics>,
     /// Groups whose due retries may be released.
@@ -345,6 +348,21 @@ impl RetryTopic {
 }
 
 impl Mover {
+    pub(super) fn new() -> Self {
+        let of_delayed = GroupTopics::new(RetryTopicPlace::Embedded);
+        Self {
+            groups: BTreeMap::from([(delayed(), of_delayed)]),
+            ready: BTreeSet::new(),
+            last: None,
+            not_before: MonoMs(0),
+        }
+    }
+
+    /// The pass through the due entries of a group.
+    pub(super) fn scan(&mut self, group: &GroupId) -> Option<&mut Scan> {
+        self.groups.get_mut(group).map(|topics| &mut topics.scan)
+    }
+
     /// The delivery at an offset, if the partition is one of the group's retry topics.
     pub(super) fn delivery_at(
         &self,

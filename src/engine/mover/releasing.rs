@@ -12,20 +12,20 @@ use crate::journal::{AppendError, NewEntry, StreamId};
 use crate::model::{
     EntryId, GroupId, Moment, MonoMs, RetryPair, RetryPartition, RetryPlace, TopicName,
 };
-use crate::retry::{Entries, Entry, Fact, LedgerAnswer, LedgerInput};
+use crate::retry::{DELAYED, Entries, Entry, Fact, LedgerAnswer, LedgerInput};
 use crate::wire::batch::RawRecord;
 use crate::wire::partitioner::partition_of;
 
 /// Retries released in one atomic group; other work runs in between.
 const SLICE_RECORDS: usize = 256;
 /// Bytes of a slice; only its first record may exceed them.
-const SLICE_BYTES: u64 = 1 << 20;
+pub(in crate::engine) const SLICE_BYTES: u64 = 1 << 20;
 /// Pause between tries while the disk is full.
-pub(super) const FULL_MS: u64 = 1_000;
+pub(in crate::engine) const FULL_MS: u64 = 1_000;
 /// Pause between tries while the disk cannot keep up.
-const BUSY_MS: u64 = 10;
+pub(in crate::engine) const BUSY_MS: u64 = 10;
 /// Pause after a record that cannot be read, or that its topic does not take.
-pub(super) const UNSERVED_MS: u64 = 30_000;
+pub(in crate::engine) const UNSERVED_MS: u64 = 30_000;
 
 impl Driver {
     /// Releases a slice of each group with due retries.
@@ -38,10 +38,12 @@ impl Driver {
             return;
         }
         for group in self.mover.take_ready(now.mono) {
-            let next = self.release(&group, now).unwrap_or_else(|error| {
+            let is_delayed = group.as_str() == DELAYED;
+            let next = if is_delayed { self.deliver(now) } else { self.release(&group, now) };
+            let next = next.unwrap_or_else(|error| {
                 tracing::error!(
                     %group, %error,
-                    "R0428 due retries could not enter their retry topic: they wait; check the disk"
+                    "R0428 due records could not enter their topic: they wait; check the disk"
                 );
                 NextSlice::Pause(FULL_MS)
             });

@@ -17,7 +17,7 @@ const LEFT_BY_MS: u64 = 256;
 
 /// Time of the next slice of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextSlice {
+pub(in crate::engine) enum NextSlice {
     /// After the next event.
     OnEvent,
     Now,
@@ -36,7 +36,7 @@ struct SetAside {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Scan {
+pub(in crate::engine) struct Scan {
     /// The last retry that the running pass has looked at.
     after: Option<DueEntry>,
     /// Something has changed since the running pass began.
@@ -51,7 +51,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    pub(super) fn after(&self) -> Option<DueEntry> {
+    pub(in crate::engine) fn after(&self) -> Option<DueEntry> {
         self.after
     }
 
@@ -75,12 +75,12 @@ impl Scan {
     }
 
     /// Whether the retry waits for its next try.
-    pub(super) fn is_aside(&self, id: EntryId, now: MonoMs) -> bool {
+    pub(in crate::engine) fn is_aside(&self, id: EntryId, now: MonoMs) -> bool {
         self.aside.get(&id).is_some_and(|one| now < one.until)
     }
 
     /// The retries that are set aside, with the reasons.
-    pub(super) fn aside(&self) -> impl Iterator<Item = (EntryId, &str)> {
+    pub(in crate::engine) fn aside(&self) -> impl Iterator<Item = (EntryId, &str)> {
         self.aside.iter().map(|(id, one)| (*id, one.why.as_str()))
     }
 
@@ -96,18 +96,18 @@ impl Scan {
     }
 
     /// Sets a retry aside; false: the pass has to wait.
-    pub(super) fn set_aside(&mut self, id: EntryId, until: MonoMs, why: String) -> bool {
+    pub(in crate::engine) fn set_aside(&mut self, id: EntryId, until: MonoMs, why: String) -> bool {
         self.aside.insert(id, SetAside { until, why });
         self.aside.len() < ASIDE_MAX
     }
 
-    pub(super) fn released(&mut self, id: EntryId) {
+    pub(in crate::engine) fn released(&mut self, id: EntryId) {
         self.places.remove(&id);
         self.aside.remove(&id);
     }
 
     /// The pass goes on behind this retry.
-    pub(super) fn looked_at(&mut self, last: Option<DueEntry>) {
+    pub(in crate::engine) fn looked_at(&mut self, last: Option<DueEntry>) {
         self.after = last;
     }
 
@@ -120,7 +120,7 @@ impl Scan {
     }
 
     /// Ends the pass.
-    pub(super) fn end(&mut self, now: MonoMs) -> NextSlice {
+    pub(in crate::engine) fn end(&mut self, now: MonoMs) -> NextSlice {
         self.after = None;
         let pause = (std::mem::take(&mut self.left) / LEFT_BY_MS).min(PAUSE_MAX_MS);
         self.paused_until = self.paused_until.max(now.plus(pause));

@@ -17,7 +17,7 @@ use crate::engine::{
 };
 use crate::journal::{Disk, DiskFile, Journal, JournalOptions, MemDisk, StreamId, Writer};
 use crate::model::{ClientId, GroupId, Origin, RetryPair, WallMs};
-use crate::retry::{LedgerSnapshot, Nack, NackTarget, Reporter, StateKind, entries_of};
+use crate::retry::{Entries, LedgerSnapshot, Nack, NackTarget, Reporter, StateKind, entries_of};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// Slightly more than the delay of the first level.

@@ -201,8 +201,6 @@ impl Entries for Store {
         let EntryRow { entry: Some(old), refs } = self.known(id) else { return };
         let group = self.group_mut(&old.group);
         group.uncount(&old);
-        let letter_bytes = refs.as_ref().map_or(0, |refs| refs.letter_bytes());
-        group.letter_bytes = group.letter_bytes.saturating_sub(letter_bytes);
         let number = group.number;
         for index in indexes(&old) {
             self.rows.delete(index.key(number, id).0);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::engine::store::Store;
 use crate::engine::store::front::{DueEntry, Front};
 use crate::engine::store::key::{self, GroupNumber, RowKey};
+use crate::engine::store::needed::EntryBytes;
 use crate::engine::store::shapes::Shapes;
 use crate::engine::store::value::{self, GroupRow, OpenRow};
 use crate::model::{EntryId, GroupId, RetryPartition, RetryPlace};
@@ -17,8 +18,7 @@ pub(super) struct StoredGroup {
     /// The group's name in keys.
     pub(super) number: GroupNumber,
     pub(super) counts: EntryCounts,
-    /// Bytes of the dead letters, as log entries.
-    pub(super) letter_bytes: u64,
+    pub(super) bytes: EntryBytes,
     /// Open deliveries of each partition by offset. A partition without any has no key.
     open: BTreeMap<RetryPartition, BTreeMap<i64, EntryId>>,
     /// Partitions whose rows are out of date: they change with every delivery.
@@ -35,12 +35,21 @@ impl StoredGroup {
         let front = RefCell::new(Front::empty());
         let shapes = Shapes::default();
         let (stale, first_arrival) = (BTreeSet::new(), Cell::new(None));
-        Self { number, counts, letter_bytes: 0, open, stale, shapes, front, first_arrival }
+        Self {
+            number,
+            counts,
+            bytes: EntryBytes::default(),
+            open,
+            stale,
+            shapes,
+            front,
+            first_arrival,
+        }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
         let mut group = Self::new(GroupNumber(row.0));
-        group.letter_bytes = row.3;
+        group.bytes = row.3;
         group.counts = value::read_counts(row);
         group.front = RefCell::new(Front::unread());
         group
@@ -152,7 +161,7 @@ impl Store {
             self.groups.remove(name);
             self.rows.delete(row.0);
         } else {
-            let value = value::group_row(group.number.0, &group.counts, group.letter_bytes);
+            let value = value::group_row(group.number.0, &group.counts, group.bytes);
             self.rows.put_value(row.0, &value);
         }
     }

@@ -5,6 +5,23 @@ use serde::{Deserialize, Serialize};
 use crate::engine::store::log::StoredRef;
 use crate::retry::{Entry, PayloadChange, RetryState};
 
+/// Bytes of log entries with records.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EntryBytes {
+    /// Entries without a dead letter.
+    pub(super) waiting: u64,
+    /// Dead letters that are neither redriven nor discarded.
+    pub(super) letters: u64,
+}
+
+impl EntryBytes {
+    /// Replaces the bytes of one entry.
+    pub(super) fn replace(&mut self, before: Self, after: Self) {
+        self.waiting = self.waiting.saturating_add(after.waiting).saturating_sub(before.waiting);
+        self.letters = self.letters.saturating_add(after.letters).saturating_sub(before.letters);
+    }
+}
+
 /// The references of one entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refs {
@@ -32,9 +49,9 @@ impl Refs {
         self.dead.is_none() && (self.payload.is_some() || self.letters.is_empty())
     }
 
-    /// Bytes of the present dead letter.
-    pub(super) fn letter_bytes(&self) -> u64 {
-        self.dead.map_or(0, |(_, len)| u64::from(len))
+    pub(super) fn bytes(&self) -> EntryBytes {
+        let bytes = |at: Option<StoredRef>| at.map_or(0, |(_, len)| u64::from(len));
+        EntryBytes { waiting: bytes(self.payload), letters: bytes(self.dead) }
     }
 
     /// The references after a fact.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::store::key::{self, RowKey};
 use crate::engine::store::log::{EntryLog, StoredRef};
-use crate::engine::store::needed::Refs;
+use crate::engine::store::needed::{EntryBytes, Refs};
 use crate::engine::store::row::EntryRow;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
@@ -59,8 +59,8 @@ impl Store {
             Fact::Entry { entry, payload, .. } => {
                 self.entry_journalled(log, entry, *payload, at);
             }
-            Fact::Forgotten { id, last, redrives, .. } => {
-                self.forgotten(log, *id, (*last, *redrives), at);
+            Fact::Forgotten { id, group, last, redrives, .. } => {
+                self.forgotten(log, (*id, group), (*last, *redrives), at);
             }
             Fact::Tables { .. } => {
                 let key = RowKey::new(key::TABLES);
@@ -90,7 +90,12 @@ impl Store {
 
     /// Bytes of the log entries of a group's dead letters that are neither redriven nor discarded.
     pub(in crate::engine) fn dead_letter_bytes(&self, group: &GroupId) -> u64 {
-        self.groups.get(group).map_or(0, |group| group.letter_bytes)
+        self.groups.get(group).map_or(0, |group| group.bytes.letters)
+    }
+
+    /// Bytes of the log entries with the records of a group's other entries.
+    pub(in crate::engine) fn waiting_bytes(&self, group: &GroupId) -> u64 {
+        self.groups.get(group).map_or(0, |group| group.bytes.waiting)
     }
 
     /// Checks up to `limit` forgotten entries, round robin. Releases the tombstones of those whose
@@ -127,10 +132,9 @@ impl Store {
         let known = self.known(entry.id);
         let old = known.refs.clone().unwrap_or_default();
         let mut new = old.after(entry, payload, at);
-        let (before, after) = (old.letter_bytes(), new.letter_bytes());
+        let (before, after) = (old.bytes(), new.bytes());
         if before != after {
-            let group = self.group_mut(&entry.group);
-            group.letter_bytes = group.letter_bytes.saturating_add(after).saturating_sub(before);
+            self.group_mut(&entry.group).bytes.replace(before, after);
         }
         let mut freed = Vec::new();
         let former = [old.latest, old.payload, old.dead].into_iter().flatten();
@@ -157,13 +161,16 @@ impl Store {
     fn forgotten(
         &mut self,
         log: &impl EntryLog,
-        id: EntryId,
+        (id, group): (EntryId, &GroupId),
         (last, redrives): (RetryState, u32),
         tombstone: StoredRef,
     ) {
         let EntryRow { entry, refs } = self.known(id);
         let refs = refs.unwrap_or_default();
         self.put_known(id, EntryRow { entry, refs: None });
+        if refs.bytes() != EntryBytes::default() {
+            self.group_mut(group).bytes.replace(refs.bytes(), EntryBytes::default());
+        }
         let mut rest = refs.spent.clone();
         rest.extend(&refs.letters);
         for at in [refs.latest, refs.payload].into_iter().flatten() {

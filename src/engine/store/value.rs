@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::engine::store::needed::EntryBytes;
 use crate::engine::store::short::ShortBytes;
 use crate::journal::TablesError;
 use crate::model::{EntryId, WallMs};
@@ -44,13 +45,13 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// A group's row: number, waiting entries by level, all entries by state, bytes of dead letters.
-pub(super) type GroupRow = (u32, Vec<(Option<u32>, u64)>, Vec<(StateKind, u64)>, u64);
+/// A group's row: number, waiting entries by level, all entries by state, bytes of its records.
+pub(super) type GroupRow = (u32, Vec<(Option<u32>, u64)>, Vec<(StateKind, u64)>, EntryBytes);
 
-pub(super) fn group_row(number: u32, counts: &EntryCounts, letter_bytes: u64) -> GroupRow {
+pub(super) fn group_row(number: u32, counts: &EntryCounts, bytes: EntryBytes) -> GroupRow {
     let waiting = counts.waiting.iter().map(|(level, count)| (*level, *count)).collect();
     let by_state = counts.by_state.iter().map(|(kind, count)| (*kind, *count)).collect();
-    (number, waiting, by_state, letter_bytes)
+    (number, waiting, by_state, bytes)
 }
 
 pub(super) fn read_counts(row: GroupRow) -> EntryCounts {

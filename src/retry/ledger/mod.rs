@@ -280,9 +280,10 @@ impl<S: Entries> Ledger<S> {
 
     /// Journals that an entry is forgotten, and removes it.
     pub(super) fn forget(&mut self, id: EntryId, evidence: Evidence) {
-        let Some(Entry { state: last, redrives, .. }) = self.store.get(id) else { return };
+        let known = self.store.get(id);
+        let Some(Entry { group, state: last, redrives, .. }) = known else { return };
         let cause = self.cause(evidence, None);
-        self.emit(Fact::Forgotten { id, cause, last, redrives });
+        self.emit(Fact::Forgotten { id, group, cause, last, redrives });
     }
 
     /// Journals the hash of the delay tables that the due times were checked against.

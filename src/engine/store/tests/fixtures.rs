@@ -22,7 +22,7 @@ const ROWS: &str = "\
     e6f0001e8070001f80a0001c00c0103000000010105c8010103c80100000104c801
 460000000000000001 01066f72646572730872656a6563746564026e6f0103612d23010101880e880e0001000000000\
     0000000000000000000000000000000000000
-4773686f70 01000101030103000101010301c801
+4773686f70 01000101030103000101010301900300
 4d 010701d00f010701
 4f0000000000000004000301 01011205
 54 0102c801
@@ -105,7 +105,11 @@ fn fill(store: &mut Store) {
     store.journalled(&log, &fact(gone, PayloadChange::Begins(0)), place(7));
     let last = RetryState::Committed { at: WallMs(950) };
     let cause = cause.clone();
-    store.journalled(&log, &Fact::Forgotten { id: EntryId(4), cause, last, redrives: 1 }, place(8));
+    store.journalled(
+        &log,
+        &Fact::Forgotten { id: EntryId(4), group: "shop".into(), cause, last, redrives: 1 },
+        place(8),
+    );
     store.put_marks(Marks { next_id: 7, latest: Some(WallMs(1_000)), tables: Some(7) });
     store.flush();
 }

@@ -36,7 +36,8 @@ impl StoreFixture {
 
     fn forget(&mut self, id: u64) -> u64 {
         let last = RetryState::Committed { at: WallMs(3) };
-        self.tell(&Fact::Forgotten { id: EntryId(id), cause: cause(), last, redrives: 1 })
+        let (id, group) = (EntryId(id), super::fixtures::entry().group);
+        self.tell(&Fact::Forgotten { id, group, cause: cause(), last, redrives: 1 })
     }
 
     fn is_released(&self, seq: u64) -> bool {

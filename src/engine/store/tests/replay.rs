@@ -309,8 +309,8 @@ fn only_the_last_tombstone_remains_when_all_entries_are_forgotten() {
                 by: None,
             };
             world.seq += 1;
-            let crate::retry::Entry { id, state: last, redrives, .. } = entry;
-            let fact = Fact::Forgotten { id, cause, last, redrives };
+            let crate::retry::Entry { id, group, state: last, redrives, .. } = entry;
+            let fact = Fact::Forgotten { id, group, cause, last, redrives };
             world.log.facts.borrow_mut().insert(world.seq, fact.clone());
             world.ledger.store_mut().journalled(&world.log, &fact, place(world.seq));
         }
