@@ -176,6 +176,7 @@ fn policy(retry: &Retry) -> Policy {
         in_place_limit: retry.in_place_limit,
         give_up_after_ms: retry.give_up_after.map(ms),
         on_seek_back: retry.on_seek_back,
+        on_consume_timeout: retry.on_consume_timeout,
         order: retry.order.mode,
         order_interval_ms: ms(retry.order.interval),
         calls_back: retry.order.rewind == Rewind::Rebalance,
@@ -216,7 +217,7 @@ fn jitter(backoff: &Backoff) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::retry::OnSeekBack;
+    use crate::retry::SignalRule;
 
     #[test]
     fn the_defaults_are_those_of_the_parts() {
@@ -254,7 +255,8 @@ mod tests {
     #[test]
     fn inference_rules_depend_on_delivery_and_group_rule() {
         let text = "retry: {crash_limit: 5, isolation_timeout: 2s}
-groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back: retry},
+groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back: retry,
+          on_consume_timeout: retry},
          {match: place, delivery: in-place, crash_limit: 1,
           order: {mode: partition, interval: 50ms}}, {match: topic, delivery: topic},
          {match: off, delivery: off}]";
@@ -273,7 +275,9 @@ groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back
         assert_eq!((auto.in_place_limit, place.in_place_limit), (2, 4));
         assert_eq!((auto.give_up_after_ms, place.give_up_after_ms), (None, Some(900_000)));
         let ways = (auto.on_seek_back, place.on_seek_back);
-        assert_eq!(ways, (OnSeekBack::Retry, OnSeekBack::Observe));
+        assert_eq!(ways, (SignalRule::Retry, SignalRule::Observe));
+        let ways = (auto.on_consume_timeout, place.on_consume_timeout);
+        assert_eq!(ways, (SignalRule::Retry, SignalRule::Observe));
         assert_eq!((auto.order, place.order), (OrderMode::Off, OrderMode::Partition));
         assert_eq!((auto.order_interval_ms, place.order_interval_ms), (1_000, 50));
     }

@@ -11,7 +11,7 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
     let word = entry.disposition.map_or("delayed", Disposition::as_str);
     match (&entry.state, cause.evidence) {
         (RetryState::Waiting { level, .. }, evidence)
-            if evidence.is_nack() || has_crashed(entry) =>
+            if evidence.is_nack() || is_charged(entry, evidence) =>
         {
             if entry.reconsume_times > 0 {
                 metrics.record_failed(group, topic, word);
@@ -40,11 +40,11 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
     }
 }
 
-/// True for a failure charged because the member was lost: the entry waits at a level, not for a
-/// back-off.
-fn has_crashed(entry: &Entry) -> bool {
-    let at_level = matches!(entry.state, RetryState::Waiting { level: Some(_), .. });
-    at_level && entry.handouts > 0 && entry.disposition == Some(Disposition::Crashed)
+/// True for a failure that the detector charges. Lost deliveries of a record that is no retry are
+/// counted as they come.
+fn is_charged(entry: &Entry, evidence: Evidence) -> bool {
+    let is_lost = matches!(evidence, Evidence::MemberLost | Evidence::SeekBack);
+    evidence == Evidence::ConsumeTimeout || is_lost && entry.handouts > 0
 }
 
 /// True for the fact that made the entry a dead letter or discarded it, not for later facts of it.
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn counters_begin_at_zero_for_every_disposition() {
-        let charged = [D::Rejected, D::SeekBack, D::Crashed];
+        let charged = [D::Rejected, D::SeekBack, D::Crashed, D::TimedOut];
         assert_eq!(charged.map(D::as_str), FAILURE_REASONS);
         let last = [D::MaxAttempts, D::ExplicitDlq, D::Expired, D::Undecodable, D::Manual];
         assert_eq!(last.map(D::as_str), FINAL_REASONS);

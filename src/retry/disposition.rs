@@ -21,12 +21,14 @@ pub enum Disposition {
     Expired,
     Undecodable,
     Manual,
+    /// A live member did not commit the record for `consume_timeout`.
+    TimedOut,
 }
 
 impl Disposition {
     /// The detector inferred the failure; no nack reported it.
     pub(super) fn is_inferred(self) -> bool {
-        matches!(self, Self::SeekBack | Self::Crashed)
+        matches!(self, Self::SeekBack | Self::Crashed | Self::TimedOut)
     }
 
     /// The word in headers, metrics and lists.
@@ -40,6 +42,7 @@ impl Disposition {
             Self::Expired => "expired",
             Self::Undecodable => "undecodable",
             Self::Manual => "manual",
+            Self::TimedOut => "timed_out",
         }
     }
 }

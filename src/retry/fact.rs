@@ -101,6 +101,7 @@ evidence! {
         "the dead letter was deleted: by DeleteRecords, or its retention was over";
     Edit "edit" "changed and sent back from the dead letters";
     Send "send" "an operator sent the record to a topic";
+    ConsumeTimeout "consume_timeout" "its member did not commit it for consume_timeout";
 }
 
 impl Evidence {

@@ -62,8 +62,8 @@ pub use output::{
 };
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,
-    ISOLATION_TIMEOUT_MS, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack, OrderMode, Policies,
-    Policy, RETRY_PARTITIONS, UNLIMITED, delayed,
+    ISOLATION_TIMEOUT_MS, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OrderMode, Policies, Policy,
+    RETRY_PARTITIONS, SignalRule, UNLIMITED, delayed,
 };
 pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};
 pub use retry_subscription::RetrySubscription;

@@ -50,15 +50,15 @@ pub enum OrderMode {
     Partition,
 }
 
-/// Meaning of a seek back: a member fetches, in one assignment, below its last delivery and not
-/// below the committed offset.
+/// Meaning of a signal that may be a failure: a seek back (a member fetches, in one assignment,
+/// below its last delivery and not below the committed offset), or a consume timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum OnSeekBack {
-    /// Counted and shown only: a delay queue or back-pressure looks the same.
+pub enum SignalRule {
+    /// Counted and shown only: a healthy application may look the same.
     #[default]
     Observe,
-    /// The record may have failed.
+    /// The record may have failed, or has.
     Retry,
 }
 
@@ -120,7 +120,9 @@ pub struct Policy {
     /// Time after which a record that ends every consumer is withheld; `None`: never.
     pub give_up_after_ms: Option<u64>,
     /// Meaning of a member's seek back.
-    pub on_seek_back: OnSeekBack,
+    pub on_seek_back: SignalRule,
+    /// Meaning of a record that a live member does not commit for `consume_timeout_ms`.
+    pub on_consume_timeout: SignalRule,
     /// Records that are blocked by a failed one.
     pub order: OrderMode,
     /// Pause of a partition before a record of it is delivered again.
@@ -161,7 +163,8 @@ impl Default for Policy {
             isolation_timeout_ms: ISOLATION_TIMEOUT_MS,
             in_place_limit: IN_PLACE_LIMIT,
             give_up_after_ms: Some(GIVE_UP_AFTER_MS),
-            on_seek_back: OnSeekBack::default(),
+            on_seek_back: SignalRule::default(),
+            on_consume_timeout: SignalRule::default(),
             order: OrderMode::Off,
             order_interval_ms: ORDER_INTERVAL_MS,
             calls_back: false,

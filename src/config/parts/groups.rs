@@ -10,7 +10,7 @@ use crate::config::units::ser_duration;
 use crate::retry::UNLIMITED;
 
 /// Keys of `retry` that apply to a whole group, so a rule with a topic cannot have them.
-const OF_THE_GROUP: [&str; 10] = [
+const OF_THE_GROUP: [&str; 11] = [
     "delivery",
     "breaker",
     "consume_timeout",
@@ -19,6 +19,7 @@ const OF_THE_GROUP: [&str; 10] = [
     "in_place_limit",
     "give_up_after",
     "on_seek_back",
+    "on_consume_timeout",
     "order",
     "rate",
 ];

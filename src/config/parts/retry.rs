@@ -12,7 +12,7 @@ use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, GIVE_UP_AFTER_MS,
     IN_PLACE_LIMIT, ISOLATION_TIMEOUT_MS, LevelTable, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS,
-    OnSeekBack, OrderMode, Policy, RETRY_PARTITIONS, UNLIMITED,
+    OrderMode, Policy, RETRY_PARTITIONS, SignalRule, UNLIMITED,
 };
 
 /// The longest retention of dead letters: ten years.
@@ -125,7 +125,8 @@ pub struct Retry {
     #[serde(serialize_with = "ser_limit")]
     pub give_up_after: Option<Duration>,
     /// Whether a seek-back of a member counts as a failure.
-    pub on_seek_back: OnSeekBack,
+    pub on_seek_back: SignalRule,
+    pub on_consume_timeout: SignalRule,
     /// The order of records after a failure.
     pub order: Order,
     /// The breaker; `None`: off.
@@ -150,7 +151,8 @@ impl Default for Retry {
             isolation_timeout: Duration::from_millis(ISOLATION_TIMEOUT_MS),
             in_place_limit: IN_PLACE_LIMIT,
             give_up_after: Some(Duration::from_millis(GIVE_UP_AFTER_MS)),
-            on_seek_back: OnSeekBack::default(),
+            on_seek_back: SignalRule::default(),
+            on_consume_timeout: SignalRule::default(),
             order: Order {
                 mode: OrderMode::Off,
                 interval: Duration::from_millis(ORDER_INTERVAL_MS),
@@ -250,8 +252,9 @@ impl Retry {
         });
         let give_up_after = or_unlimited(duration(MS * 10..=HOUR * 24));
         s.take("give_up_after", &mut self.give_up_after, give_up_after);
-        let ways = [("observe", OnSeekBack::Observe), ("retry", OnSeekBack::Retry)];
+        let ways = [("observe", SignalRule::Observe), ("retry", SignalRule::Retry)];
         s.take("on_seek_back", &mut self.on_seek_back, choice(&ways));
+        s.take("on_consume_timeout", &mut self.on_consume_timeout, choice(&ways));
         self.read_breaker(s);
     }
 

@@ -174,6 +174,7 @@ impl FinalRecord {
             (Some(reason), _) => reason,
             (None, Some(Disposition::Crashed)) => "its member was lost with this delivery",
             (None, Some(Disposition::SeekBack)) => "its member went back to it again and again",
+            (None, Some(Disposition::TimedOut)) => "its member did not commit it in time",
             (None, Some(Disposition::Expired)) => "max_elapsed is over",
             (None, Some(Disposition::Undecodable)) => "its bytes cannot be read back",
             (None, _) => "none given",
@@ -188,6 +189,7 @@ fn word_of(evidence: Evidence) -> &'static str {
         Evidence::Nack => "produced-nack",
         Evidence::AdminNack => "admin-nack",
         Evidence::SeekBack | Evidence::MemberLost => "lost-delivery",
+        Evidence::ConsumeTimeout => "consume-timeout",
         Evidence::Unblocked => "dead-letter-quota",
         other => other.as_str(),
     }

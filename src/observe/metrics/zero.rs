@@ -7,7 +7,7 @@ use super::{GroupGauges, LEVELS_MAX, Metrics, level_label, names};
 use crate::observe::names::Def;
 
 /// Reasons of a failed delivery, in the words of `retry::Disposition`.
-pub const FAILURE_REASONS: [&str; 3] = ["rejected", "seek_back", "crashed"];
+pub const FAILURE_REASONS: [&str; 4] = ["rejected", "seek_back", "crashed", "timed_out"];
 /// Further reasons of a dead letter.
 pub const FINAL_REASONS: [&str; 5] =
     ["max_attempts", "explicit_dlq", "expired", "undecodable", "manual"];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::model::{MemberId, Moment, TopicPartition, WallMs};
 use crate::retry::detector::{Detector, WaitPhase, Window};
 use crate::retry::suspects::{EndedRecord, SetView};
-use crate::retry::{Disposition, OnSeekBack};
+use crate::retry::{Disposition, SignalRule};
 
 /// The consumers of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Detector {
             member: window.holder.as_ref().map(|holder| holder.member.clone()),
             committed: window.committed,
             end: window.end,
-            is_only_observed: self.rules.on_seek_back == OnSeekBack::Observe,
+            is_only_observed: self.rules.on_seek_back == SignalRule::Observe,
             seek_backs: window.seek_backs.iter().collect(),
             isolated: isolated.map(|record| self.isolated(record)),
             suspects: self.suspects(now, window),

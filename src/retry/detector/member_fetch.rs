@@ -1,7 +1,7 @@
 //! A member's Fetch: the owner of each partition, and the records that are fetched again.
 
 use crate::model::{Moment, TopicPartition};
-use crate::retry::OnSeekBack;
+use crate::retry::SignalRule;
 use crate::retry::detector::{
     DeliveryRight, Detector, DetectorOutput, FetchPosition, Holder, MemberFetch, RefetchedRecords,
     SeekBacks, TOLD_AT, WaitPhase,
@@ -106,7 +106,7 @@ impl Detector {
         window.wait_on(now.mono);
         self.note_seek_back(&ask.partition, offset);
         self.give_again(by, ask);
-        if self.rules.on_seek_back == OnSeekBack::Observe || is_known {
+        if self.rules.on_seek_back == SignalRule::Observe || is_known {
             return None;
         }
         let lost = lost.filter(|_| !self.breaker.is_paused())?;

@@ -1,7 +1,7 @@
 //! The settings by which the detector judges a group's consumers.
 
 use crate::retry::suspects::SuspectRules;
-use crate::retry::{BreakerRules, OnSeekBack, OrderMode, Policy};
+use crate::retry::{BreakerRules, OrderMode, Policy, SignalRule};
 
 /// The longest wait for a record that is delivered by itself, however often the timeout doubled: 60
 /// s.
@@ -19,7 +19,9 @@ pub struct Rules {
     /// Retries in place before a record becomes a dead letter, if its failures are only inferred.
     pub in_place_limit: u32,
     /// Whether a seek back counts as a failure.
-    pub on_seek_back: OnSeekBack,
+    pub on_seek_back: SignalRule,
+    /// Whether a stalled record counts as a failure.
+    pub on_consume_timeout: SignalRule,
     /// The time after which an uncommitted record of a live member counts as stalled.
     pub consume_timeout_ms: u64,
     /// The pause between two deliveries of a record in place.
@@ -48,6 +50,7 @@ impl From<&Policy> for Rules {
             isolation_timeout_ms: policy.isolation_timeout_ms,
             in_place_limit: policy.in_place_limit,
             on_seek_back: policy.on_seek_back,
+            on_consume_timeout: policy.on_consume_timeout,
             consume_timeout_ms: policy.consume_timeout_ms,
             interval_ms: policy.order_interval_ms,
             in_order: policy.order == OrderMode::Partition,
@@ -67,7 +70,8 @@ impl Rules {
             suspects: SuspectRules { crash_limit: 0, ..SuspectRules::default() },
             isolation_timeout_ms: policy.isolation_timeout_ms,
             in_place_limit: policy.in_place_limit,
-            on_seek_back: OnSeekBack::Observe,
+            on_seek_back: SignalRule::Observe,
+            on_consume_timeout: SignalRule::Observe,
             consume_timeout_ms: u64::MAX,
             interval_ms: policy.order_interval_ms,
             in_order: false,

@@ -77,7 +77,9 @@ impl Router {
     }
 
     fn settlings_let_go(&self, group: &GroupId, of: &GroupDetector) -> Vec<ExhaustedRecord> {
-        self.tell(group, of, |detector, _| detector.settlings_let_go())
+        self.tell(group, of, |detector, now| {
+            [detector.settlings_let_go(), detector.timed_out(now)].concat()
+        })
     }
 
     /// Settles a withheld record before a commit passes it.

@@ -7,7 +7,7 @@ use crate::inference::RULES;
 use crate::inference::app::{App, Commits, Did, World, of};
 use reprise::model::TopicPartition;
 use reprise::retry::Disposition;
-use reprise::retry::OnSeekBack;
+use reprise::retry::SignalRule;
 use reprise::retry::detector::Rules;
 
 /// Deliveries after which Spring's error handler gives up.
@@ -143,7 +143,7 @@ fn a_restart_of_the_sidecar_keeps_the_count() {
 
 #[test]
 fn an_observed_group_gets_all_it_seeks_back_to() {
-    let rules = Rules { on_seek_back: OnSeekBack::Observe, ..RULES };
+    let rules = Rules { on_seek_back: SignalRule::Observe, ..RULES };
     let mut world = World::new(rules, 2, 30);
     run(&mut world, &BTreeMap::from([((1, 5), 40)]));
     assert_eq!((world.dead.len(), world.touched), (0, 0));

@@ -2,7 +2,7 @@
 
 use crate::inference::WITH_BREAKER as RULES;
 use crate::inference::app::{Commits, Did, World, of};
-use reprise::retry::OnSeekBack;
+use reprise::retry::SignalRule;
 use reprise::retry::detector::Rules;
 
 #[test]
@@ -19,7 +19,7 @@ fn a_committing_consumer_is_never_disturbed() {
 
 #[test]
 fn an_observed_group_that_never_commits_gets_its_records() {
-    let rules = Rules { on_seek_back: OnSeekBack::Observe, ..RULES };
+    let rules = Rules { on_seek_back: SignalRule::Observe, ..RULES };
     let mut world = World::new(rules, 2, 30);
     let mut app = world.start(Commits::Never);
     for _ in 0..50 {

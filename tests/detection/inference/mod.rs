@@ -28,7 +28,7 @@ mod world;
 
 use reprise::retry::detector::Rules;
 use reprise::retry::suspects::SuspectRules;
-use reprise::retry::{BreakerRules, OnSeekBack};
+use reprise::retry::{BreakerRules, SignalRule};
 
 const RULES: Rules = Rules {
     max_reconsume_times: 16,
@@ -42,7 +42,8 @@ const RULES: Rules = Rules {
     },
     isolation_timeout_ms: 1_000,
     in_place_limit: 6,
-    on_seek_back: OnSeekBack::Retry,
+    on_seek_back: SignalRule::Retry,
+    on_consume_timeout: SignalRule::Observe,
     consume_timeout_ms: 900_000,
     interval_ms: 1_000,
     in_order: false,

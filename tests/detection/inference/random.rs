@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fastrand::Rng;
 use reprise::model::{MemberId, OffsetRuns, TopicPartition};
-use reprise::retry::OnSeekBack;
+use reprise::retry::SignalRule;
 use reprise::retry::detector::{
     DeliveredRange, FetchDecision, FetchPosition, GroupObservation, MemberFetch, Rules,
 };
@@ -19,7 +19,7 @@ use crate::inference::turn::by_turn;
 
 /// The timeout is longer than any commit takes, and shorter than a script.
 const RULES: Rules =
-    Rules { consume_timeout_ms: 30_000, on_seek_back: OnSeekBack::Observe, ..DEFAULTS };
+    Rules { consume_timeout_ms: 30_000, on_seek_back: SignalRule::Observe, ..DEFAULTS };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use reprise::model::TopicPartition;
-use reprise::retry::{BreakerRules, LevelTable, OnSeekBack, OrderMode, Policy, StateKind};
+use reprise::retry::{BreakerRules, LevelTable, OrderMode, Policy, SignalRule, StateKind};
 
 use crate::inference::app::{App, Commits, World, of};
 use crate::inference::handler::{ALWAYS, FailureWay, Handler, TIMEOUT_MS, Truth};
@@ -84,7 +84,7 @@ fn policy(rng: &mut Rng) -> Policy {
         breaker,
         in_place,
         consume_timeout_ms,
-        on_seek_back: OnSeekBack::Retry,
+        on_seek_back: SignalRule::Retry,
         in_place_limit: 6,
         ..Policy::default()
     };

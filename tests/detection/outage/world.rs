@@ -9,7 +9,7 @@ use reprise::retry::detector::{
 };
 use reprise::retry::{
     BreakerRules, Entries, FailureHistory, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, Nack,
-    NackOutcome, NackTarget, OnSeekBack, Policies, Policy, Reporter, StateKind,
+    NackOutcome, NackTarget, Policies, Policy, Reporter, SignalRule, StateKind,
 };
 
 use crate::btree_entries::BTreeEntries;
@@ -112,7 +112,7 @@ impl World {
     ) -> Self {
         let policy = Policy {
             breaker: Some(BreakerRules::default()),
-            on_seek_back: OnSeekBack::Retry,
+            on_seek_back: SignalRule::Retry,
             ..Policy::default()
         };
         let detector = Detector::new(Rules::from(&policy));

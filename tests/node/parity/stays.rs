@@ -12,11 +12,35 @@ pub(crate) const Q21: Row = Row {
     theirs: "A consume timeout of 1 min fires after 111 to 122 s, at level 3, counted 1; a \
              success that comes late does not withdraw the retry, a failure that comes late adds \
              none.",
-    ours: "A record outstanding for `consume_timeout` stays with its member and is counted \
-           (`reprise_stalled_records`), a retry like any other record. A late success is one, a \
-           late failure counts once.",
-    stands: Comparison::Differs("Kafka takes no record away from a live member"),
+    ours: "By default a record outstanding for `consume_timeout` stays with its member and is \
+           counted (`reprise_stalled_records`), a retry like any other record. With \
+           `on_consume_timeout: retry` it fails as there, the next uncommitted one of its \
+           partition a timeout later.",
+    stands: Comparison::Differs("a consumer that commits seldom looks like one that hangs"),
 };
+
+#[test]
+fn q21_an_outstanding_retry_fails_where_the_group_says_so() {
+    let mut shop = Shop::with("retry: {on_consume_timeout: retry}");
+    for _ in 0..2 {
+        let place = shop.delivered(Rec::new("x"));
+        shop.fail(&place);
+    }
+    shop.server.pass(10_000);
+    let in_hand = given(&shop.server, &mut shop.member);
+    assert_eq!(in_hand.len(), 2);
+    shop.member.done(in_hand[0].offset + 1);
+    shop.server.pass(15 * MINUTE_MS);
+    until("it has failed", || shop.only()["state"] == "waiting");
+    let told = ["reconsume_times", "disposition"].map(|key| shop.only()[key].clone());
+    assert_eq!(serde_json::json!(told), serde_json::json!([2, "timed_out"]));
+    // a failure that comes late adds none, a success that comes late does not withdraw the retry
+    shop.fail(&format!("reprise.retry.shop-0@{}", in_hand[1].offset));
+    assert_eq!(shop.only()["reconsume_times"], 2);
+    shop.member.done(in_hand[1].offset + 1);
+    let (_, again) = shop.comes_after(30_000);
+    assert_eq!(again.reconsume_times(), 2);
+}
 
 #[test]
 fn q21_an_outstanding_retry_stays_with_its_member() {

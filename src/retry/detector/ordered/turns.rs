@@ -10,7 +10,7 @@ use crate::retry::detector::{
     DeliveredRange, DeliveryRight, Detector, DetectorOutput, ExhaustedRecord, FetchDecision,
     FetchPosition, MemberFetch, OutstandingDelivery, Plan, WaitPhase, Window, limited,
 };
-use crate::retry::{Disposition, Evidence, OnSeekBack};
+use crate::retry::{Disposition, Evidence, SignalRule};
 
 /// A Fetch older than this has waited.
 const FRESH_MS: u64 = 50;
@@ -77,7 +77,7 @@ impl Detector {
                 }
             };
             // A client that pauses a partition drops the answer of a Fetch that waited.
-            let may_drop = is_late && self.rules.on_seek_back == OnSeekBack::Retry;
+            let may_drop = is_late && self.rules.on_seek_back == SignalRule::Retry;
             serve.push(if may_drop && self.suspects.is_under_test(&ask.partition, first) {
                 FetchDecision::Again
             } else {
@@ -215,6 +215,12 @@ impl Detector {
     pub fn present(&self, settling: &ExhaustedRecord) -> Option<ExhaustedRecord> {
         let (of, offset) = (&settling.partition, settling.offset);
         let window = self.windows.get(of)?;
+        if settling.evidence == Evidence::ConsumeTimeout {
+            let is_awaited = window.awaited.is_some_and(|awaited| awaited.offset == offset);
+            let present =
+                ExhaustedRecord { window: window.record_after(offset), ..settling.clone() };
+            return is_awaited.then_some(present);
+        }
         let present = self.settling((of, window), offset, settling.is_retried)?;
         (present.offset == offset).then_some(present)
     }
