@@ -14,7 +14,7 @@ use crate::client::log_rate_limit::LogRateLimit;
 use crate::client::read_deadline::ReadDeadline;
 use crate::clock::Clock;
 use crate::route::clients::conn::Conn;
-use crate::route::passthrough::RoutingDecision;
+use crate::route::dispatch::RoutingDecision;
 use crate::socket::{Admission, READ_BYTES_MIN, ReadBuffer};
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{FrameStartError, RequestStart};

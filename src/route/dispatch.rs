@@ -1,6 +1,11 @@
-//! The dispatch of requests by API.
+//! The dispatch of requests by API. In front of a cluster each request is relayed, read, or
+//! answered here.
 
+use std::time::Duration;
+
+use kafka_protocol::messages::{CreateTopicsRequest, DescribeTopicPartitionsRequest};
 use kafka_protocol::protocol::{Encodable, Request};
+use uuid::Uuid;
 
 use crate::route::clients::api_versions;
 use crate::route::clients::conn::Conn;
@@ -30,10 +35,47 @@ use crate::route::transactions::{
     add_offsets_to_txn, add_partitions_to_txn, describe_producers, describe_transactions, end_txn,
     init_producer_id, list_transactions, txn_offset_commit,
 };
-use crate::route::{Router, fetch, produce};
-use crate::wire::api::Api;
-use crate::wire::decode;
-use crate::wire::header::RequestHead;
+use crate::route::{Router, code, fetch, produce};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::relay::{FrameStartError, ProduceTopics, RequestStart};
+use crate::wire::{Api, RequestHead, ResponseError, decode, encode, unserved};
+
+/// APIs that are read: their answers name brokers, they change groups, or they may name a retry
+/// topic before its first record.
+const READ: &[Api] = &[
+    Api::ApiVersions,
+    Api::Metadata,
+    Api::FindCoordinator,
+    Api::DescribeCluster,
+    Api::JoinGroup,
+    Api::SyncGroup,
+    Api::Heartbeat,
+    Api::LeaveGroup,
+    Api::OffsetCommit,
+    Api::OffsetFetch,
+    Api::ConsumerGroupHeartbeat,
+    Api::InitProducerId,
+    Api::AddPartitionsToTxn,
+    Api::TxnOffsetCommit,
+    Api::EndTxn,
+    Api::CreateTopics,
+    Api::DeleteTopics,
+    Api::DescribeTopicPartitions,
+];
+/// First version of a Produce whose records have headers. No record before is a nack.
+const HEADERS_SINCE: i16 = 3;
+
+/// The routing decision for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoutingDecision {
+    /// The request and its answer are relayed unchanged.
+    Pass,
+    /// The request is read and then relayed: a Fetch that may be a member's, or a Produce that may
+    /// be for a retry topic.
+    Gather,
+    /// The request is read and answered by a route.
+    Answer,
+}
 
 impl Router {
     /// Answers one request. A Produce has appended its records when this returns, and the future
@@ -171,4 +213,184 @@ impl Router {
         let request = decode::<Req>(head)?;
         self.encoded(head, &answer(request).await)
     }
+
+    /// Answers one request on a link that has no other request in flight.
+    pub async fn answer_with(&self, conn: &Conn, link: &mut Link, head: RequestHead) -> Reply {
+        let began = self.clock.elapsed();
+        let api = head.api;
+        let reply = self.relay(conn, link, head).await;
+        self.finish(api, began, reply)
+    }
+
+    async fn relay(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: RequestHead,
+    ) -> Result<Reply, AnswerError> {
+        let h = &head;
+        if self.upstream.as_ref().is_some_and(|upstream| upstream.came_back(h.client_id.as_ref())) {
+            return Err(UpstreamError::Closed.into());
+        }
+        self.open_named(conn, link, h).await?;
+        macro_rules! helped {
+            (|$request:ident| $answer:expr) => {
+                self.helped(h, async |$request| $answer).await
+            };
+        }
+        match head.api {
+            Api::ApiVersions => {
+                Ok(Reply::Frame(api_versions::relayed(conn, link, h, decode(h)?).await?))
+            }
+            Api::SaslHandshake => sasl_handshake::relayed(self, conn, link, h).await,
+            Api::Metadata => helped!(|r| metadata::relayed(self, conn, link, h, r).await),
+            Api::FindCoordinator => {
+                helped!(|r| find_coordinator::relayed(self, conn, link, h, r).await)
+            }
+            Api::DescribeCluster => {
+                helped!(|r| describe_cluster::relayed(self, conn, link, h, r).await)
+            }
+            Api::JoinGroup => helped!(|r| join_group::relayed(self, conn, link, h, r).await),
+            Api::SyncGroup => helped!(|r| sync_group::relayed(self, conn, link, h, r).await),
+            Api::Heartbeat => helped!(|r| heartbeat::relayed(self, conn, link, h, r).await),
+            Api::LeaveGroup => helped!(|r| leave_group::relayed(self, link, h, r).await),
+            Api::OffsetCommit => helped!(|r| offset_commit::relayed(self, conn, link, h, r).await),
+            Api::OffsetFetch => helped!(|r| offset_fetch::relayed(self, link, h, r).await),
+            Api::ConsumerGroupHeartbeat => {
+                helped!(|r| consumer_group_heartbeat::relayed(self, conn, link, h, r).await)
+            }
+            Api::InitProducerId => helped!(|r| init_producer_id::relayed(self, link, h, r).await),
+            Api::AddPartitionsToTxn => {
+                helped!(|r| add_partitions_to_txn::relayed(self, conn, link, h, r).await)
+            }
+            Api::TxnOffsetCommit => {
+                helped!(|r| txn_offset_commit::relayed(self, conn, link, h, r).await)
+            }
+            Api::EndTxn => helped!(|r| end_txn::relayed(self, link, h, r).await),
+            Api::CreateTopics => {
+                helped!(|r| link.call::<CreateTopicsRequest>(h, &r).await)
+            }
+            Api::DescribeTopicPartitions => {
+                helped!(|r| link.call::<DescribeTopicPartitionsRequest>(h, &r).await)
+            }
+            Api::DeleteTopics => helped!(|r| delete_topics::relayed(self, link, h, r).await),
+            Api::Fetch => fetch::relayed(self, conn, link, head).await,
+            // Relayed without a look (`READ`).
+            #[rustfmt::skip]
+            Api::Produce | Api::ListOffsets | Api::DescribeGroups | Api::ListGroups
+            | Api::DeleteRecords | Api::OffsetForLeaderEpoch | Api::DescribeLogDirs
+            | Api::DeleteGroups | Api::OffsetDelete | Api::SaslAuthenticate
+            | Api::ConsumerGroupDescribe | Api::DescribeAcls | Api::CreateAcls | Api::DeleteAcls
+            | Api::AlterReplicaLogDirs | Api::ElectLeaders | Api::AlterPartitionReassignments
+            | Api::ListPartitionReassignments | Api::DescribeClientQuotas | Api::AlterClientQuotas
+            | Api::DescribeUserScramCredentials | Api::AlterUserScramCredentials
+            | Api::DescribeQuorum | Api::ListConfigResources | Api::AddOffsetsToTxn
+            | Api::DescribeProducers | Api::DescribeTransactions | Api::ListTransactions
+            | Api::CreatePartitions | Api::AlterConfigs | Api::IncrementalAlterConfigs
+            | Api::DescribeConfigs => self.dispatch(conn, h).await,
+        }
+    }
+
+    /// Decodes the request, answers it with requests to the cluster, and encodes the answer.
+    pub(super) async fn helped<Req>(
+        &self,
+        head: &RequestHead,
+        answer: impl AsyncFnOnce(Req) -> Result<Req::Response, UpstreamError>,
+    ) -> Result<Reply, AnswerError>
+    where
+        Req: Request,
+        Req::Response: Encodable + Refusals,
+    {
+        let request = decode::<Req>(head)?;
+        self.encoded(head, &answer(request).await?)
+    }
+
+    /// The routing decision for the request at the start of `buffer`; `None`: more bytes are
+    /// needed.
+    pub fn way(
+        &self,
+        conn: &Conn,
+        start: &RequestStart,
+        buffer: &[u8],
+    ) -> Result<Option<RoutingDecision>, FrameStartError> {
+        if self.upstream.is_none() {
+            return Ok(Some(RoutingDecision::Answer));
+        }
+        Ok(Some(match Api::from_key(start.api_key) {
+            Some(api) if READ.contains(&api) => RoutingDecision::Answer,
+            Some(Api::SaslHandshake) if start.version == sasl_handshake::BARE => {
+                RoutingDecision::Answer
+            }
+            Some(Api::Fetch) if self.may_be_watched(conn) => RoutingDecision::Gather,
+            Some(Api::Produce) if start.version >= HEADERS_SINCE => {
+                return Ok(start.topics(buffer)?.map(|topics| self.way_of_produce(topics)));
+            }
+            _ => RoutingDecision::Pass,
+        }))
+    }
+
+    fn way_of_produce(&self, topics: ProduceTopics<'_>) -> RoutingDecision {
+        let is_foreign = match topics {
+            ProduceTopics::Named(name) => !self.takes(name, Uuid::nil()),
+            ProduceTopics::Identified(id) => !self.takes("", id) && !self.is_id_unknown(id),
+            ProduceTopics::Other => false,
+        };
+        if is_foreign { RoutingDecision::Pass } else { RoutingDecision::Gather }
+    }
+
+    /// Answers an ApiVersions request of an unknown version.
+    pub fn unsupported_api_versions(&self, correlation_id: i32) -> Reply {
+        match api_versions::unsupported(correlation_id, self.upstream.is_some()) {
+            Ok(frame) => Reply::Frame(frame),
+            Err(error) => Reply::Close(error.to_string()),
+        }
+    }
+
+    /// Answers a request of an unserved API. `None`: the protocol has no answer, or the client has
+    /// not logged in.
+    pub fn unserved(&self, conn: &Conn, key: (i16, i16), correlation_id: i32) -> Option<Reply> {
+        if !conn.session.is_known() {
+            return None;
+        }
+        let (api_key, version) = key;
+        let frame = unserved::refusal(api_key, version, correlation_id)?;
+        self.metrics.request_error("unknown", "unsupported_version");
+        Some(Reply::Frame(frame))
+    }
+
+    /// Counts a request, and ends its connection after an error.
+    pub(super) fn finish(
+        &self,
+        api: Api,
+        began: Duration,
+        reply: Result<Reply, AnswerError>,
+    ) -> Reply {
+        let seconds = self.clock.elapsed().saturating_sub(began).as_secs_f64();
+        self.metrics.request(api.name(), seconds);
+        reply.unwrap_or_else(|error| {
+            self.metrics.request_error(api.name(), error.word());
+            Reply::Close(format!("{}: {error}", api.name()))
+        })
+    }
+
+    /// Encodes an answer and counts the errors in it.
+    pub(super) fn encoded<Resp: Encodable + Refusals>(
+        &self,
+        head: &RequestHead,
+        answer: &Resp,
+    ) -> Result<Reply, AnswerError> {
+        answer.each(&mut |code| {
+            if let Some(error) = ResponseError::try_from_code(code) {
+                self.metrics.request_error(head.api.name(), &code::name(error));
+            }
+        });
+        Ok(Reply::Frame(encode(head, answer)?))
+    }
+}
+
+/// Whether requests of the API are relayed in any version that the broker knows.
+pub(super) fn only_passes(api: Api) -> bool {
+    let is_looked_at =
+        matches!(api, Api::Fetch | Api::Produce | Api::SaslHandshake | Api::SaslAuthenticate);
+    !is_looked_at && !READ.contains(&api)
 }

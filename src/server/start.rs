@@ -23,9 +23,9 @@ use crate::route::clients::broker_ports::BrokerPorts;
 use crate::route::clients::client_address::Tokens;
 use crate::route::clients::member_connections::MemberConnections;
 use crate::route::configs::bound_cache::TopicBounds;
-use crate::route::groups::lost_members;
+use crate::route::groups::members;
+use crate::route::groups::members::ReaderTopics;
 use crate::route::groups::membership_cache::MembershipCache;
-use crate::route::groups::unlike_readers::ReaderTopics;
 use crate::route::nacks::origin_records::OriginRecordCache;
 use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
 use crate::route::offsets::commit_markers::Markers;
@@ -95,7 +95,7 @@ pub(super) async fn start_on(
     let forward_statuses = ForwardStatuses::default();
     let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
-    tasks.spawn("membership", lost_members::run(Arc::clone(&router), core.events));
+    tasks.spawn("membership", members::run(Arc::clone(&router), core.events));
     spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &forward_statuses));
     tasks.spawn("credential-files", watching);
     let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
@@ -149,7 +149,7 @@ fn spawn_upkeep(
     (config, forward_statuses): (&Config, &ForwardStatuses),
 ) {
     tasks.spawn("detection", delivery::run(Arc::clone(router)));
-    tasks.spawn("member-timers", lost_members::watch(Arc::clone(router)));
+    tasks.spawn("member-timers", members::watch(Arc::clone(router)));
     tasks.spawn("transactions", transaction_ends::run(Arc::clone(router)));
     tasks.spawn("dead-letter-lines", housekeeping::log_finals(router.engine.clone()));
     if config.upstream.is_some() {

@@ -9,6 +9,7 @@ const FILE_LINES_MAX: usize = 500;
 const FOLDER_FILES_MAX: usize = 25;
 const LINE_COLUMNS_MAX: usize = 100;
 const MEDIAN_LINES_MAX: usize = 150;
+const ROUTER_FILES_MAX: usize = 20;
 const BANNED_NAMES: &[&str] =
     &["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"];
 
@@ -28,6 +29,14 @@ fn files_and_lines_stay_short() {
         }
     }
     none(&faults);
+}
+
+#[test]
+fn the_methods_of_the_router_lie_in_few_files() {
+    let files = rust();
+    let spread = files.iter().filter(|(_, text)| text.lines().any(|line| line == "impl Router {"));
+    let spread: Vec<&str> = spread.map(|(path, _)| path.as_str()).collect();
+    assert!(spread.len() <= ROUTER_FILES_MAX, "{} files: {spread:#?}", spread.len());
 }
 
 #[test]

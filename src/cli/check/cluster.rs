@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
-use crate::route::groups::unlike_readers::list_readers;
+use crate::route::groups::members::list_readers;
 use crate::socket::Budget;
 use crate::upstream::{
     BrokerReport, BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, LoginRequirement, ReachedBroker,

@@ -11,7 +11,7 @@ use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::route::clients::conn::Conn;
 use crate::route::convert::text;
-use crate::route::passthrough::only_passes;
+use crate::route::dispatch::only_passes;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::endpoints;
 use crate::wire::{
@@ -68,7 +68,10 @@ fn finalized() -> Vec<FinalizedFeatureKey> {
 /// Answers an ApiVersions request of an unknown version. With `fronts` only ApiVersions itself is
 /// listed: the broker is not asked. A Kafka broker answers ApiVersions once before a login, and
 /// that one answer is the client's.
-pub(super) fn unsupported(correlation_id: i32, fronts: bool) -> Result<Bytes, EncodeError> {
+pub(in crate::route) fn unsupported(
+    correlation_id: i32,
+    fronts: bool,
+) -> Result<Bytes, EncodeError> {
     let keys = if fronts { vec![advertised(Api::ApiVersions)] } else { list().api_keys };
     choose_again(correlation_id, keys)
 }

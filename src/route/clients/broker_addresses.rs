@@ -4,10 +4,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::ProduceResponse;
 use kafka_protocol::protocol::StrBytes;
 
+use crate::broker::nodes::Nodes;
 use crate::route::Router;
+use crate::route::clients::broker_ports::BrokerPorts;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::text;
-use crate::upstream::{Address, UpstreamError};
+use crate::upstream::{Address, Brokers, UpstreamError};
 use crate::wire::endpoints::{Naming, produce, share};
 use crate::wire::{Api, BrokerAnswerError, encode_at};
 
@@ -23,18 +25,6 @@ impl RealBroker<'_> {
     pub(in crate::route) fn address(&self) -> Option<(i32, Address)> {
         Address::of_wire(self.host, self.port).map(|address| (self.node, address))
     }
-}
-
-/// Learns the real address and returns the sidecar's host and port for that broker.
-pub(in crate::route) async fn replace(
-    router: &Router,
-    conn: &Conn,
-    real: &RealBroker<'_>,
-) -> Option<(String, i32)> {
-    let (node, address) = real.address()?;
-    router.upstream.as_ref()?.learn(node, address);
-    let (host, port) = conn.address_of(node).await?;
-    Some((host, i32::from(port)))
 }
 
 impl Router {
@@ -91,6 +81,60 @@ impl Router {
             }
         }
     }
+
+    /// Loads the stored addresses and ports of the brokers; call it before the first request
+    /// upstream. Addresses of another cluster are dropped.
+    pub fn remember_brokers(&self) {
+        let Some(upstream) = &self.upstream else { return };
+        let Nodes { bootstrap, at, .. } = self.broker.nodes.known();
+        let is_ours = upstream.bootstrap().iter().any(|from| bootstrap.contains(&from.to_string()));
+        if is_ours {
+            let at = at.into_iter().map(|(node, (host, port))| (node, Address { host, port }));
+            upstream.remember(at.collect());
+        } else {
+            self.broker.nodes.forget();
+        }
+    }
+
+    /// Stores the addresses of all brokers, and their ports behind one listener, if they changed.
+    pub fn keep_brokers(&self, cluster_id: Option<&str>, brokers: &Brokers, doors: &BrokerPorts) {
+        // An empty list does not mean that all brokers were removed.
+        let Some(upstream) = self.upstream.as_ref().filter(|_| !brokers.is_empty()) else { return };
+        let open = doors.open_ports();
+        self.broker.nodes.keep(|nodes| {
+            // The oldest Metadata versions lack the cluster id.
+            if let Some(now) = cluster_id {
+                let was = nodes.cluster_id.replace(now.to_owned());
+                if let Some(was) = was.filter(|was| was != now) {
+                    tracing::warn!(
+                        was,
+                        now,
+                        "R0213 this data directory was in front of another cluster: retries in it \
+                         belong to that one; take another data_dir, or the former upstream"
+                    );
+                }
+            }
+            nodes.bootstrap = upstream.bootstrap().iter().map(ToString::to_string).collect();
+            let at = brokers.iter().map(|(node, at)| (*node, (at.host.clone(), at.port)));
+            nodes.at = at.collect();
+            nodes.doors.insert(doors.listener(), open);
+            for doors in nodes.doors.values_mut() {
+                doors.retain(|node, _| nodes.at.contains_key(node));
+            }
+        });
+    }
+}
+
+/// Learns the real address and returns the sidecar's host and port for that broker.
+pub(in crate::route) async fn replace(
+    router: &Router,
+    conn: &Conn,
+    real: &RealBroker<'_>,
+) -> Option<(String, i32)> {
+    let (node, address) = real.address()?;
+    router.upstream.as_ref()?.learn(node, address);
+    let (host, port) = conn.address_of(node).await?;
+    Some((host, i32::from(port)))
 }
 
 /// Puts the length prefix before the bytes.

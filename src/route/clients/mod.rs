@@ -5,7 +5,5 @@ pub(super) mod broker_addresses;
 pub mod broker_ports;
 pub mod client_address;
 pub mod conn;
-mod known_brokers;
 pub mod member_connections;
 pub(super) mod member_requests;
-mod unserved;

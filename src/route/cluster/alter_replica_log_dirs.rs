@@ -9,7 +9,7 @@ use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::cluster::describe_log_dirs::LOG_DIR;
 use crate::route::convert::topic_of;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::wire::ResponseError;
 
 pub(in crate::route) fn answer(

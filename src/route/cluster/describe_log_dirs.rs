@@ -14,7 +14,7 @@ use crate::broker::topic::{Partition, Topic};
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{text, topic_of, wire_topic};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 
 /// Not a path: clients do not learn where the journal lies.
 pub(in crate::route) const LOG_DIR: &str = "reprise";

@@ -13,7 +13,7 @@ use crate::model::TopicName;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text};
 use crate::route::topics::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::unique_names::once;
 use crate::route::{NODE_ID, Router};
 use crate::wire::ResponseError;

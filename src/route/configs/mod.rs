@@ -5,5 +5,4 @@ pub mod bound_cache;
 pub(super) mod describe_configs;
 pub(super) mod incremental_alter_configs;
 pub(super) mod list_config_resources;
-mod topic_bounds;
 mod topic_settings;

@@ -1,15 +1,14 @@
 //! Delivery tracking: fetches, deliveries, commits and membership changes go to the detector of
 //! their group. The sidecar then executes the detector's outputs.
 //!
-//! A Fetch is attributed to a member (`attribution.rs`), gets a plan (`settle_plans.rs`), and is
+//! A Fetch is attributed to a member (`attribution.rs`), gets a plan (`settlings.rs`), and is
 //! recorded before its records leave. The group APIs supply the other observations (`observed.rs`).
 
 mod attribution;
 mod fetch_owner;
 mod observed;
 mod partition_order;
-mod settle_plans;
-mod settle_tasks;
+mod settlings;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -25,8 +24,8 @@ use crate::retry::detector::{
 use crate::route::Router;
 
 pub use fetch_owner::{FetchOwner, FetchSession};
-pub(super) use settle_plans::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
-use settle_tasks::SettleTasks;
+use settlings::SettleTasks;
+pub(super) use settlings::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
 
 /// The interval at which the timers of detectors run.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Observations from the group APIs, for the detectors.
 
-use crate::engine::seen_offset;
+use crate::engine::{EngineError, seen_offset};
 use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::retry::detector::{AssignmentStep, GroupObservation, MemberStanding};
 use crate::route::Router;
@@ -211,5 +211,19 @@ impl Router {
             offsets.map(|(topic, partition, offset)| (TopicPartition { topic, partition }, offset));
         let is_ours = |partition: &TopicPartition| self.names.is_dead_letters(&partition.topic);
         offsets.filter(move |(partition, offset)| *offset >= 0 && !is_ours(partition))
+    }
+
+    /// Reports committed offsets to the engine, then caches them.
+    pub(in crate::route) async fn note(
+        &self,
+        group: &GroupId,
+        news: Vec<(TopicName, i32, i64)>,
+    ) -> Result<(), EngineError> {
+        if news.is_empty() {
+            return Ok(());
+        }
+        self.engine.origin_commits(group, news.clone()).await?;
+        self.positions.see(group, news);
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::route::fetch::answer_room::AnswerRoom;
 use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, UNPACKED_BYTES_MAX, cut};
 use crate::route::fetch::partition_data::{empty, from_log, readable_end};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::wire::batch::{Batch, CutError, UnreadableBatch, whole_at};
 
 /// Bytes read to find the end of an unreadable batch.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::broker::topic::Topic;
 use crate::model::TopicPartition;
 use crate::route::convert::topic_of;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::unique_names::UniqueNames;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;

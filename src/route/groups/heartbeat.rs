@@ -7,7 +7,7 @@ use crate::group::{Heartbeat, member_key};
 use crate::model::MemberId;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::group_of;
-use crate::route::topics::topic_ids::WHILE_CONSUMED_MS;
+use crate::route::topics::topic_names::WHILE_CONSUMED_MS;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;

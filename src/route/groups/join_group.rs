@@ -11,7 +11,7 @@ use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, text};
 use crate::route::groups::consumer_group_heartbeat::image;
 use crate::route::groups::membership_cache::MemberJoin;
-use crate::route::topics::topic_ids::AT_JOIN_MS;
+use crate::route::topics::topic_names::AT_JOIN_MS;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;

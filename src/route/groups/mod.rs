@@ -1,6 +1,5 @@
 //! APIs of consumer groups, and the members of each group.
 
-mod connected_members;
 pub(super) mod consumer_group_describe;
 pub(super) mod consumer_group_heartbeat;
 pub(super) mod delete_groups;
@@ -10,7 +9,6 @@ pub(super) mod heartbeat;
 pub(super) mod join_group;
 pub(super) mod leave_group;
 pub(super) mod list_groups;
-pub mod lost_members;
+pub mod members;
 pub mod membership_cache;
 pub(super) mod sync_group;
-pub mod unlike_readers;

@@ -17,8 +17,9 @@ use crate::retry::{
     RequestedDelay,
 };
 use crate::route::Router;
-use crate::route::groups::lost_members::NoTaker;
-use crate::route::produce::{by_reference, name, origin_at};
+use crate::route::groups::members::NoTaker;
+use crate::route::nacks::nack_batches::name;
+use crate::route::produce::{by_reference, origin_at};
 use crate::upstream::{OriginAnswer, OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;

@@ -4,4 +4,3 @@ pub mod admin_nack;
 pub(super) mod nack_batches;
 mod ongoing_reads;
 pub mod origin_records;
-mod read_back;

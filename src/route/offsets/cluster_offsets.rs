@@ -112,7 +112,7 @@ impl ClusterOffsetCache {
         });
     }
 
-    pub(super) fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
+    pub(in crate::route) fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
         let mut known = self.lock();
         known.count = known.count.saturating_add(1);
         let seen_at = known.count;

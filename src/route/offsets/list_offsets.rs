@@ -10,7 +10,7 @@ use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Partition;
 use crate::route::convert::topic_of;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::unique_names::UniqueNames;
 use crate::route::{Router, code};
 use crate::wire::batch::LEADER_EPOCH;

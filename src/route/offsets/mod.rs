@@ -4,7 +4,6 @@ pub mod cluster_offsets;
 pub mod commit_markers;
 pub(super) mod commit_part;
 pub(super) mod list_offsets;
-mod noted_commits;
 pub(super) mod offset_commit;
 pub(super) mod offset_delete;
 pub(super) mod offset_fetch;

@@ -12,7 +12,7 @@ use crate::broker::groups::{MemberSubscription, Occupancy};
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::wire::ResponseError;
 use crate::wire::assignment::Subscription;
 

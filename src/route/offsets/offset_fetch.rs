@@ -15,7 +15,7 @@ use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use crate::broker::offsets::CommittedOffset;
 use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::unique_names::{UniqueNames, once};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};

@@ -8,7 +8,7 @@ use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpoch
 
 use crate::route::Router;
 use crate::route::convert::topic_of;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::wire::ResponseError;
 use crate::wire::batch::LEADER_EPOCH;
 

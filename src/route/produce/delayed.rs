@@ -22,7 +22,7 @@ use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, Headers, cut, records};
 use crate::wire::mark::{BadDelay, Deliver, read_delay, without_delay};
 
-use super::nack::UNPACKED_BYTES_MAX;
+use crate::route::nacks::nack_batches::UNPACKED_BYTES_MAX;
 
 /// Bound of the rest of a batch, which is stored unpacked: a journal entry holds at most 64 MiB in
 /// all.

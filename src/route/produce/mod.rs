@@ -12,7 +12,6 @@ mod produce_delay;
 mod produce_outcome;
 mod produce_sender;
 mod produce_transaction;
-mod read_back_records;
 mod relayed;
 
 use std::future::poll_fn;
@@ -30,12 +29,12 @@ use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::nacks::origin_records::ReadBack;
 use crate::route::reply::{AnswerError, Reply};
-use crate::route::topics::topic_kind::{ProduceTarget, TopicKind};
+use crate::route::topics::topic_names::{ProduceTarget, TopicKind};
 use crate::route::{Router, code};
 use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
-pub(super) use nack::{by_reference, name, origin_at, origin_record};
+pub(super) use nack::{by_reference, origin_at, origin_record};
 pub use produce_delay::ProduceDelay;
 use produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use produce_sender::ProduceSender;

@@ -8,26 +8,23 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::{OffsetOutcome, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
-use crate::model::{GroupId, Origin, RetryPair};
+use crate::model::{Origin, RetryPair};
 use crate::retry::{
     self, CopiedDelivery, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay,
 };
 use crate::route::clients::conn::Conn;
-use crate::route::nacks::nack_batches::word_of;
+use crate::route::nacks::nack_batches::{UNPACKED_BYTES_MAX, name, word_of};
 use crate::route::nacks::origin_records::{ReadBack, UnreadReason};
 use crate::route::produce::batch::one_batch;
 use crate::route::produce::produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use crate::route::produce::produce_sender::ProduceSender;
 use crate::route::produce::produce_transaction::OUTSIDE_TRANSACTION;
 use crate::route::topics::retry_topics::RetrySources;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, RawRecord, RecordView, records};
 use crate::wire::mark::{self, read_nack};
-
-/// Bound of an unpacked compressed batch of nacks.
-pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn begin<'a>(
     router: &'a Router,
@@ -233,30 +230,6 @@ pub(in crate::route) fn by_reference(
         (NackTarget::Origin(_), None) => (retry::Bytes::ReferenceGone, Bytes::new()),
         // A delivery of the retry topic: its entry has the bytes already.
         _ => (retry::Bytes::ReferenceOk, Bytes::new()),
-    }
-}
-
-/// Resolves `<topic>-<partition>@<offset>` as the application names it: a delivery of the group's
-/// retry topic, one of another group, or an origin.
-pub(in crate::route) fn name(router: &Router, group: &GroupId, origin: Origin) -> NackTarget {
-    match router.names.retry_pair(&origin.topic) {
-        None => NackTarget::Origin(origin),
-        Some(owner) if owner.group != *group => NackTarget::OtherGroup,
-        Some(_) => {
-            let delivery = router.delivery_at(&origin.topic, origin.partition, origin.offset);
-            delivery.map_or(NackTarget::NoDelivery, NackTarget::Delivery)
-        }
-    }
-}
-
-impl Router {
-    /// The group's committed offset in the origin's partition, if it is known.
-    pub(in crate::route) fn committed(&self, group: &GroupId, origin: &Origin) -> Option<i64> {
-        let (topic, partition) = (&origin.topic, origin.partition);
-        if self.upstream.is_some() {
-            return self.positions.committed(group, topic, partition);
-        }
-        self.broker.offsets.committed(group, topic, partition).map(|known| known.offset)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::model::TopicName;
 use crate::route::convert::{some_text, text, topic_of};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::{NODE_ID, Router, code};
 use crate::wire::RequestHead;
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::model::TopicName;
 use crate::route::convert::{some_text, topic_of, wire_topic};
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;

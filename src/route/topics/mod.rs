@@ -9,6 +9,5 @@ pub(super) mod metadata;
 pub mod opened_topics;
 pub mod reserved_names;
 pub mod retry_topics;
-pub mod topic_ids;
-pub(super) mod topic_kind;
+pub mod topic_names;
 mod topics_behind;

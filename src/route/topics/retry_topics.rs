@@ -12,7 +12,7 @@ use crate::broker::topic::{Partition, Topic};
 use crate::engine::RetryPartitionLog;
 use crate::model::{GroupId, MonoMs, RetryPair, RetryPlace, TopicName};
 use crate::route::Router;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::wire::assignment::Subscription;
 
 /// Settings of a retry topic: a retry is kept until the group has committed past it.

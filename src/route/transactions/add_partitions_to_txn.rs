@@ -12,7 +12,7 @@ use crate::model::TopicName;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::produce::NOT_TRANSACTIONAL;
-use crate::route::topics::topic_kind::{ProduceTarget, TopicKind};
+use crate::route::topics::topic_names::{ProduceTarget, TopicKind};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};

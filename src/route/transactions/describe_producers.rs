@@ -10,7 +10,7 @@ use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersRespon
 use crate::broker::producers::ProducerView;
 use crate::route::Router;
 use crate::route::convert::topic_of;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_names::TopicKind;
 use crate::route::unique_names::UniqueNames;
 use crate::wire::ResponseError;
 

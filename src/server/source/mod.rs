@@ -38,7 +38,7 @@ use crate::group::member_key;
 use crate::model::{EntryId, GroupId, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::StateKind;
-use crate::route::groups::unlike_readers::list_readers;
+use crate::route::groups::members::list_readers;
 use crate::route::topics::retry_topics::RetrySources;
 use crate::server::readiness::readiness;
 use crate::server::source::detector_state::{breaker, explained};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::admin::Unavailable;
 use crate::model::{GroupId, RetryPair, TopicName};
-use crate::route::groups::lost_members::NoTaker;
+use crate::route::groups::members::NoTaker;
 use crate::route::topics::retry_topics::RetrySources;
 use crate::server::source::AdminSource;
 use crate::server::source::operator_actions::letters;

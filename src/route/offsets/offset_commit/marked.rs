@@ -22,10 +22,11 @@ use crate::retry::{
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
+use crate::route::nacks::nack_batches::name;
 use crate::route::nacks::origin_records::{NAMED_BYTES_MAX, ReadBack, UnreadReason};
 use crate::route::offsets::commit_markers::MarkedCommit;
 use crate::route::offsets::offset_commit::{CommitDeadline, NamedPartition};
-use crate::route::produce::{by_reference, name, origin_record};
+use crate::route::produce::{by_reference, origin_record};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};

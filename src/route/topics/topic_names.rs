@@ -1,8 +1,13 @@
-//! Topic kinds by name. By itself, names of the templates are reserved for this node's retry and
-//! dead-letter topics. In front of a cluster every topic is one of the cluster.
+//! Kinds and ids of topics by name. By itself, names of the templates are reserved for this node's
+//! retry and dead-letter topics. In front of a cluster every topic is one of the cluster.
+//!
+//! The offsets of a topic that was recreated by its name mean other records. The cluster reports
+//! topic ids in Metadata. Clients with an older version do not receive them, and some ask seldom,
+//! so the sidecar asks on the members' connections.
 
 use std::sync::{Arc, PoisonError};
 
+use kafka_protocol::messages::{ApiVersionsRequest, MetadataResponse};
 use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
@@ -10,7 +15,17 @@ use crate::broker::topic::Topic;
 use crate::model::{GroupId, RetryPair, TopicName};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
-use crate::wire::ResponseError;
+use crate::route::convert::topic_of;
+use crate::route::topics::metadata::question;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{Api, RequestHead, ResponseError};
+
+/// The first Metadata version with topic ids.
+pub(super) const IDS_SINCE: i16 = 10;
+/// Shortest interval between Metadata requests for a topic while its members send heartbeats.
+pub(in crate::route) const WHILE_CONSUMED_MS: u64 = 30_000;
+/// Shortest interval when members join, since they all join at once.
+pub(in crate::route) const AT_JOIN_MS: u64 = 1_000;
 
 /// The kind of a topic of this node, and its partitions.
 #[derive(Clone, Debug)]
@@ -27,6 +42,16 @@ pub(in crate::route) enum ProduceTarget {
     /// The engine: the topic is a retry topic, so each record is a nack.
     Nacks(RetryPair),
     Topic(TopicKind),
+}
+
+impl TopicKind {
+    /// The number of partitions that a client may request.
+    pub(in crate::route) fn partitions(&self) -> i32 {
+        match self {
+            Self::Local(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
+            Self::DeadLetters(..) => 1,
+        }
+    }
 }
 
 impl Router {
@@ -128,14 +153,80 @@ impl Router {
         }
         Ok(name.clone())
     }
-}
 
-impl TopicKind {
-    /// The number of partitions that a client may request.
-    pub(in crate::route) fn partitions(&self) -> i32 {
-        match self {
-            Self::Local(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
-            Self::DeadLetters(..) => 1,
+    /// Learns topic ids from a cluster's Metadata. On return the engine knows of recreated topics,
+    /// so that no failure in one comes first.
+    pub(in crate::route) async fn told(&self, response: &MetadataResponse) {
+        let now = self.clock.now().mono;
+        for topic in response.topics.iter().filter(|topic| topic.error_code == 0) {
+            let Some(name) = topic.name.as_ref().map(topic_of) else { continue };
+            if let Some(pair) = self.retry_pair(&name) {
+                self.topics_behind.note_partitions(&pair, topic.partitions.len());
+            }
+            if topic.topic_id.is_nil() {
+                continue;
+            }
+            self.topic_ids.is_asked(&name, now);
+            if !self.topic_ids.is_another(&name, topic.topic_id) {
+                continue;
+            }
+            tracing::info!(topic = %name, "the cluster has made this topic anew");
+            self.is_gone(&name).await;
         }
     }
+
+    /// Asks for topic ids of the member's topics that are due, on the member's connection. No topic
+    /// is created, and the member needs DESCRIBE.
+    pub(in crate::route) async fn look_at_ids(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        topics: Vec<TopicName>,
+        every_ms: u64,
+    ) -> Result<(), UpstreamError> {
+        let due = self.topic_ids.due(topics, self.clock.now().mono, every_ms);
+        if due.is_empty() || !tells_ids(conn, link, head).await? {
+            return Ok(());
+        }
+        let told = link.call_at(Api::Metadata, IDS_SINCE, head, &question(&due)).await?;
+        self.told(&told).await;
+        Ok(())
+    }
+
+    /// Removes all state of a deleted topic; a topic with the same name later is another one.
+    ///
+    /// The calls are made before this returns; the future only waits for the engine.
+    pub(in crate::route) fn is_gone(&self, topic: &TopicName) -> impl Future<Output = ()> + use<> {
+        self.origins.forget(topic);
+        self.positions.forget(topic);
+        self.watched_topic_gone(topic);
+        self.lose_behind(topic);
+        self.transactions.topic_gone(topic);
+        let (told, topic) = (self.engine.topic_gone(topic), topic.clone());
+        async move {
+            if let Err(error) = told.await {
+                tracing::warn!(
+                    %topic, %error,
+                    "R0421 the deletion of a topic could not be journalled: a new topic by its \
+                     name gets its retries; check the disk"
+                );
+            }
+        }
+    }
+}
+
+/// Whether the broker of the connection reports topic ids. Clients send ApiVersions on their first
+/// connection, and not all do so on others.
+pub(super) async fn tells_ids(
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+) -> Result<bool, UpstreamError> {
+    if conn.metadata_max().is_none() {
+        let asked = ApiVersionsRequest::default();
+        let told = link.call_at(Api::ApiVersions, 0, head, &asked).await?;
+        conn.learn_versions(&told.api_keys);
+    }
+    Ok(conn.metadata_max() >= Some(IDS_SINCE))
 }
