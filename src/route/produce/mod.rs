@@ -72,6 +72,7 @@ pub(super) fn begin<'a>(
     head: &RequestHead,
 ) -> Result<PendingProduce<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
+    router.learn_owners(&request);
     let from = ProduceSender { conn, back, version: head.version };
     Ok(PendingProduce::begin(router, from, request))
 }

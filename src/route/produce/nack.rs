@@ -155,7 +155,9 @@ fn nack(
     let group = &pair.group;
     let (asked, headers) = read_nack(&record.headers)?;
     let mut first = asked.first.filter(|_| !asked.by_reference);
+    let is_of_other = asked.group.as_ref().is_some_and(|of| of != group);
     let (named, place) = match asked.named {
+        _ if is_of_other => (NackTarget::OtherGroup, None),
         mark::NackedRecord::Origin(origin) => (name(router, group, origin.clone()), Some(origin)),
         mark::NackedRecord::None => (NackTarget::Nothing, None),
     };

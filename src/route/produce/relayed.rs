@@ -11,11 +11,14 @@ use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
+use crate::route::nacks::nack_batches::UNPACKED_BYTES_MAX;
 use crate::route::nacks::origin_records::ReadBack;
 use crate::route::produce::produce_sender::ProduceSender;
 use crate::route::produce::{NONE, PendingProduce};
 use crate::route::reply::{AnswerError, Reply};
 use crate::upstream::{Link, UpstreamError};
+use crate::wire::batch::{batches as batches_of, records};
+use crate::wire::mark::read_nack;
 use crate::wire::{RequestHead, decode};
 
 /// The owner of the topics of a Produce.
@@ -52,6 +55,7 @@ impl Router {
         let Some(request) = head.and_then(|head| decode::<ProduceRequest>(&head).ok()) else {
             return Ok(());
         };
+        self.learn_owners(&request);
         let ids = request.topic_data.iter().map(|topic| topic.topic_id);
         let unknown: BTreeSet<Uuid> = ids.filter(|id| self.is_id_unknown(*id)).collect();
         if unknown.is_empty() {
@@ -59,7 +63,29 @@ impl Router {
         }
         let told = upstream.see_ids(unknown.into_iter()).await?;
         self.told(&told).await;
+        self.learn_owners(&request);
         Ok(())
+    }
+
+    /// Learns the owners of retry topics from the first nack for each.
+    pub(super) fn learn_owners(&self, request: &ProduceRequest) {
+        for topic in &request.topic_data {
+            let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
+            if !self.names.lacks_owner(&name) {
+                continue;
+            }
+            let batches = topic.partition_data.iter().filter_map(|part| part.records.as_ref());
+            for bytes in batches {
+                let batch =
+                    batches_of(bytes.clone(), UNPACKED_BYTES_MAX).next().and_then(Result::ok);
+                let first =
+                    batch.and_then(|batch| records(&batch, UNPACKED_BYTES_MAX).ok()?.next()?.ok());
+                let nack = first.and_then(|record| read_nack(&record.headers).ok());
+                if let Some((nack, _)) = nack {
+                    self.names.learn_nack(&name, &nack);
+                }
+            }
+        }
     }
 
     /// Whether the id may be that of a retry topic, as far as is known here.

@@ -5,7 +5,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use uuid::Uuid;
 
-use crate::model::{GroupId, RetryPair, TopicName};
+use crate::model::{GroupId, Origin, RetryPair, TopicName};
+use crate::wire::mark::{NackHeaders, NackedRecord};
 use crate::wire::names::{SidecarTopic, Templates, topic_id};
 
 /// Bound of ids and owners; beyond it the first by order is evicted.
@@ -78,6 +79,26 @@ impl Names {
                 self.retry_topic(&pair);
             }
         }
+    }
+
+    /// Learns the owner of a retry topic from a nack for it; an owner that is known stays.
+    pub(in crate::route) fn learn_nack(&self, name: &TopicName, nack: &NackHeaders) {
+        let of = |origin: &Origin| (!self.is_ours(&origin.topic)).then(|| origin.topic.clone());
+        let named = match &nack.named {
+            NackedRecord::Origin(origin) => of(origin),
+            NackedRecord::None => None,
+        };
+        let source = named.or_else(|| nack.first.as_ref().and_then(|(first, _)| of(first)));
+        let pair = self.templates.pair_of_nack(name, nack.group.as_ref(), source.as_ref());
+        if let Some(pair) = pair {
+            self.retry_topic(&pair);
+        }
+    }
+
+    /// Whether the name is that of a retry topic without a known owner.
+    pub(in crate::route) fn lacks_owner(&self, name: &TopicName) -> bool {
+        let is_retry = matches!(self.templates.owned(name.as_str()), Some(SidecarTopic::Retry(_)));
+        is_retry && !self.read().pairs.contains_key(name)
     }
 
     /// The retry topics of the group in a subscription, each with the topic whose retries it has.
@@ -204,6 +225,8 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::batch::Headers;
+    use crate::wire::mark::read_nack;
 
     #[test]
     fn a_group_with_an_illegal_name_has_a_reversible_topic() {
@@ -236,6 +259,32 @@ mod tests {
         assert!(names.is_owner(&ours) && !names.is_owner(&theirs));
         assert_eq!(names.retry_pair(&name), Some(ours));
         assert_eq!(names.retry_pair(&"reprise.retry.d--e--f".into()), Some(pair("d", "e--f")));
+    }
+
+    #[test]
+    fn a_nack_tells_the_owner_of_its_retry_topic() {
+        let owner = |name: &TopicName, nack: &NackHeaders| {
+            let names = Names::new(Templates::default(), "c");
+            assert!(names.lacks_owner(name));
+            names.learn_nack(name, nack);
+            (!names.lacks_owner(name)).then(|| names.retry_pair(name).unwrap())
+        };
+        let names = Names::new(Templates::default(), "c");
+        let pair = |group: &str, topic: &str| names.pair(&group.into(), Some(&topic.into()));
+        let of = |origin: &str, group: Option<&str>| {
+            let mut headers = vec![("x-retry-origin", origin.to_owned())];
+            headers.extend(group.map(|group| ("x-retry-group", group.to_owned())));
+            read_nack(&Headers::NONE.with(&headers)).unwrap().0
+        };
+        let name: TopicName = "reprise.retry.a--b--c".into();
+        assert_eq!(owner(&name, &of("c-0@1", None)), Some(pair("a--b", "c")));
+        assert_eq!(owner(&name, &of("b--c-0@1", None)), Some(pair("a", "b--c")));
+        assert_eq!(owner(&name, &of("other-0@1", None)), None);
+        let hashed = names.retry_topic(&pair("my shop", "orders"));
+        assert_eq!(owner(&hashed, &of("orders-0@1", None)), None);
+        assert_eq!(owner(&hashed, &of("orders-0@1", Some("shop"))), None, "of another name");
+        let told = owner(&hashed, &of("orders-0@1", Some("my shop")));
+        assert_eq!(told, Some(pair("my shop", "orders")));
     }
 
     #[test]

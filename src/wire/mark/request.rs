@@ -1,6 +1,6 @@
 //! Request headers of a record produced to `reprise.retry.<group>`.
 
-use crate::model::Origin;
+use crate::model::{GroupId, Origin};
 use crate::wire::batch::Headers;
 use crate::wire::mark::{ORIGIN_MESSAGE_ID, RECONSUME_TIME, RETRIES_MAX, cut, read_limit};
 
@@ -12,6 +12,7 @@ const LEVEL: &str = "x-retry-level";
 const DELAY_MS: &str = "x-retry-delay-ms";
 const MAX: &str = "x-retry-max";
 const REASON: &str = "x-retry-reason";
+const GROUP: &str = "x-retry-group";
 const BY_REFERENCE: &str = "x-retry-by-reference";
 
 /// The failed record of a nack.
@@ -36,6 +37,8 @@ pub struct NackHeaders {
     /// Limit of reconsume times, in force while the record's nacks carry one; `None`: the
     /// configured one.
     pub max_reconsume_times: Option<u32>,
+    /// The group, where the name of the topic does not tell it.
+    pub group: Option<GroupId>,
     /// The application's words, at most [`REASON_BYTES_MAX`] bytes.
     pub reason: Option<String>,
     /// Whether the sidecar reads the record's bytes from its origin.
@@ -113,9 +116,16 @@ pub fn read_nack(headers: &Headers) -> Result<(NackHeaders, Headers), BadNackHea
     if by_reference && named == NackedRecord::None {
         return Err(BadNackHeaders::NoReference);
     }
-    let first = first_origin(headers);
-    let request =
-        NackHeaders { named, first, level, delay_ms, max_reconsume_times, reason, by_reference };
+    let request = NackHeaders {
+        named,
+        first: first_origin(headers),
+        level,
+        delay_ms,
+        max_reconsume_times,
+        group: text(headers, GROUP).map(|text| GroupId::new(text.trim())),
+        reason,
+        by_reference,
+    };
     Ok((request, super::strip(headers)))
 }
 

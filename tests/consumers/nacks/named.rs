@@ -3,8 +3,10 @@
 use bytes::BytesMut;
 use kafka_protocol::messages::{OffsetCommitRequest, ProduceRequest};
 use kafka_protocol::protocol::Encodable;
+use reprise::model::RetryPair;
 use reprise::route::clients::conn::Conn;
 use reprise::route::nacks::origin_records::ReadBack;
+use reprise::wire::names::Templates;
 use reprise::wire::{Api, RequestHead, ResponseError};
 
 use crate::support::batch::plain;
@@ -14,6 +16,7 @@ use crate::support::{Member, Rec, Server, until};
 
 both!(
     a_nack_by_value_returns_the_produced_bytes,
+    a_nack_names_its_group_where_the_topic_does_not,
     a_nack_of_a_dead_letter_is_counted,
     by_reference_the_origins_bytes_come_back,
     a_nack_by_value_accepts_an_unknown_origin,
@@ -55,6 +58,26 @@ fn a_nack_by_value_returns_the_produced_bytes() {
     let again = Rec::new("another");
     assert_eq!(member.client.nack("shop", "orders-0@0", again).error_code, 0);
     assert_eq!(member.retry_once().text(), "changed", "the first one's bytes stay");
+}
+
+fn a_nack_names_its_group_where_the_topic_does_not() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("orders", 1);
+    client.put("orders", 0, &[Rec::new("x")]);
+    let pair = |group: &str| RetryPair { group: group.into(), source: Some("orders".into()) };
+    let hashed = Templates::default().retry_topic(&pair("my shop"));
+    let nack = Rec::new("x").header("x-retry-origin", "orders-0@0");
+    let named = |group: &str| plain(&[nack.clone().header("x-retry-group", group)]);
+    assert_eq!(client.produce(hashed.as_str(), 0, named("my shop")).error_code, 0);
+    let waiting = |group: &str| server.json(&format!("/api/v1/retries?group={group}"));
+    assert_eq!(waiting("my%20shop")["items"][0]["origin"], "orders-0@0");
+    let refused = client.produce(hashed.as_str(), 0, named("other"));
+    assert_eq!(refused.error_code, ResponseError::InvalidRecord.code());
+    // Two readings: the topic of the origin tells the group.
+    let two = client.produce("reprise.retry.a--b--orders", 0, plain(std::slice::from_ref(&nack)));
+    assert_eq!(two.error_code, 0);
+    assert_eq!(waiting("a--b")["items"].as_array().unwrap().len(), 1);
 }
 
 fn a_nack_of_a_dead_letter_is_counted() {
