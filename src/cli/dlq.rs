@@ -201,6 +201,7 @@ fn lines(letter: &Value, screen: &TerminalScreen) -> Vec<String> {
         format!("offset        {}", cell(letter, "offset")),
         format!("origin        {}", defused(&cell(letter, "origin"))),
         format!("state         {}", screen.state(&cell(letter, "state"))),
+        format!("restore until {}", moment(screen, letter, "restorable_until_ms")),
         format!("failures      {}", cell(letter, "reconsume_times")),
         format!("redrives      {}", cell(letter, "redrives")),
         format!("why           {}", cell(letter, "disposition")),

@@ -154,6 +154,7 @@ fn a_reader_gets_settled_letters_for_a_day() {
     let until_ms = server.now_ms() + i64::try_from(day_ms).unwrap();
     let told = server.json("/api/v1/dead-letters/shop/1");
     assert_eq!(told["restorable_until_ms"], until_ms);
+    assert!(server.get("/groups/shop/letters/1").contains(">Restore</button>"));
     server.pass(day_ms + 1);
     let deleted = || {
         let oldest = WallMs(server.now_ms() - i64::try_from(day_ms).unwrap());

@@ -145,7 +145,7 @@ type Button = (&'static str, &'static str, bool);
 pub(super) const DEAD: [Button; 2] =
     [("redrive", "Send back", false), ("discard", "Discard", true)];
 /// The button of discarded letters.
-const DISCARDED: [Button; 1] = [("restore", "Restore", false)];
+pub(super) const DISCARDED: [Button; 1] = [("restore", "Restore", false)];
 
 /// Buttons that act on letters.
 pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> Markup {

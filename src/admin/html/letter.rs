@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::attempts::{attempts, timeline};
 use super::cut::{KEY_ROOM, clipped, page_bytes};
-use super::group::{DEAD, letter_form};
+use super::group::{DEAD, DISCARDED, letter_form};
 use super::jobs::{anyway_field, target_fields};
 use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, letter_path, query, refused, still_page};
@@ -85,6 +85,8 @@ async fn content<S: Source>(
             p { "Send back: " (receivers.unwrap_or_else(|nobody| nobody)) "." }
             (letter_form(group, &[letter.offset], &DEAD))
             @if show { (edit_form(group, &letter)) }
+        } @else if letter.restorable_until_ms.is_some() {
+            (letter_form(group, &[letter.offset], &DISCARDED))
         }
         (timeline(&path, &attempts, &letter.history, show))
         (record)
@@ -121,6 +123,9 @@ fn facts(letter: &DeadLetterView, show: bool) -> Markup {
     html! {
         dl {
             dt { "State" } dd { (letter.state) }
+            @if let Some(until) = letter.restorable_until_ms {
+                dt { "Restorable until" } dd { (utc(until)) }
+            }
             dt { "Origin" } dd { (letter.origin.as_deref().unwrap_or("none")) }
             dt { "Cause" } dd { (letter.disposition) }
             @if show { dt { "Reason" } dd { (letter.reason.as_deref().unwrap_or("none given")) } }

@@ -55,7 +55,7 @@ impl Engine {
         let mut room = bytes_max;
         let batches = self.journal.stream_read(stream, found.end, bytes_max)?.batches;
         if batches.is_empty() {
-            // All letters from there on have left the topic.
+            // A repair may have cut the last letters.
             found.end = bounds.visible_end;
         }
         for batch in &batches {

@@ -224,7 +224,9 @@ fn reason(outcome: ActionOutcome) -> Option<String> {
     match outcome {
         ActionOutcome::Done => None,
         ActionOutcome::Already => Some("this was done before".to_owned()),
-        ActionOutcome::Unknown => Some("the group has no such entry any more".to_owned()),
+        ActionOutcome::Unknown => {
+            Some("the group has no such record any more: acknowledged, or discarded".to_owned())
+        }
         ActionOutcome::Refused(state) => Some(format!("the record is {}", state_word(state))),
     }
 }
