@@ -21,7 +21,7 @@ const PIECE: usize = 256;
 const LOOKED_AT_MAX: usize = 10_000;
 
 /// States of dead letters that are listed where none is asked for.
-const IN_TOPIC: [&str; 2] = ["dead", "produced"];
+pub(super) const IN_TOPIC: [&str; 2] = ["dead", "produced"];
 
 type ApiResult = Result<Response, Refusal>;
 type ParsedQuery = Result<FromQuery<Query>, QueryRejection>;

@@ -31,9 +31,9 @@ use bytes::Bytes;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::fact_counts::{count, is_final};
-use crate::engine::facts::new_entry;
+use crate::engine::facts::{new_entry, payload_of};
 use crate::journal::{EntryRef, NewEntry};
-use crate::model::Moment;
+use crate::model::{EntryId, Moment};
 use crate::retry::{Fact, LedgerAnswer, LedgerInput, LedgerOutput, RecordShape};
 use crate::wire::batch::RawRecord;
 
@@ -156,6 +156,13 @@ impl Driver {
     pub(super) fn entry_of(&self, fact: &Fact, records: &[Bytes]) -> Result<NewEntry, EngineError> {
         let store = self.ledger.store();
         new_entry(store, &self.journal, &self.render, &self.unwritten, fact, records)
+    }
+
+    /// The stored bytes of an entry's record.
+    pub(super) fn record_body(&self, id: EntryId) -> Result<Bytes, EngineError> {
+        let store = self.ledger.store();
+        let _known = store.payload(id).ok_or(EngineError::PayloadLost(id))?;
+        payload_of(store, &self.journal, &self.unwritten, id)
     }
 
     /// Records the places of facts in the journal, and of the entries appended after them.

@@ -16,6 +16,7 @@ use super::{
     states,
 };
 use crate::admin::answer::Refusal;
+use crate::admin::api::IN_TOPIC;
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::Fingerprint;
@@ -109,7 +110,7 @@ async fn letters<S: Source>(source: &S, id: &str) -> Result<FirstLetters, Refusa
         (after, looked_at) = (Some(last), looked_at + piece.len());
         for letter in piece {
             match letter.state.as_str() {
-                "dead" | "produced" => found.letters.push(letter),
+                state if IN_TOPIC.contains(&state) => found.letters.push(letter),
                 "discarded" if letter.restorable_until_ms.is_some() => {
                     found.discarded.push(letter);
                 }

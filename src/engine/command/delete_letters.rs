@@ -143,11 +143,10 @@ impl Bound {
 
 /// Whether a letter was settled before a time.
 fn is_settled(letter: &Entry, store: &Store, oldest: WallMs) -> bool {
-    let now = store.get(letter.id).map(|entry| (entry.state, entry.redrives));
-    let Some((state, redrives)) = now.or_else(|| store.last_state(letter.id)) else { return true };
-    match state {
+    let Some(now) = EntryState::find(store, letter.id) else { return true };
+    match now.state {
         RetryState::Committed { at } | RetryState::Discarded { at } => at < oldest,
-        RetryState::Dead { at } => letter.redrives < redrives && at < oldest,
+        RetryState::Dead { at } => !now.is_latest_letter(letter.redrives) && at < oldest,
         RetryState::Waiting { .. }
         | RetryState::Released { .. }
         | RetryState::Blocked { .. }

@@ -7,7 +7,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::group_summary::{self, GroupSummary};
 use crate::engine::handle::Engine;
-use crate::engine::store::TakenEntry;
+use crate::engine::store::{Store, TakenEntry};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{DELAYED, Entries, Entry, RetryState};
 
@@ -53,8 +53,12 @@ impl EntryState {
         }
     }
 
-    fn forgotten((state, redrives): (RetryState, u32)) -> Self {
-        Self { state, reconsume_times: 0, redrives, passed: true }
+    /// The state of an entry, or the last one of a forgotten entry that the log still has.
+    pub(super) fn find(store: &Store, id: EntryId) -> Option<Self> {
+        let forgotten =
+            |(state, redrives)| Self { state, reconsume_times: 0, redrives, passed: true };
+        let known = store.get(id).as_ref().map(Self::of);
+        known.or_else(|| store.last_state(id).map(forgotten))
     }
 
     /// Whether a letter written after so many redrives is the latest letter of the entry.
@@ -168,11 +172,7 @@ impl Request for FindStates {
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Option<EntryState>>, EngineError> {
         let store = driver.ledger.store();
-        let state = |id: &EntryId| {
-            let known = store.get(*id).as_ref().map(EntryState::of);
-            known.or_else(|| store.last_state(*id).map(EntryState::forgotten))
-        };
-        Ok(self.ids.iter().map(state).collect())
+        Ok(self.ids.iter().map(|id| EntryState::find(store, *id)).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::engine::arrival::Arrival;
 use crate::engine::delayed::stored::StoredRecord;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
-use crate::engine::mover::{BUSY_MS, FULL_MS, NextSlice, SLICE_BYTES, Scan, UNSERVED_MS};
+use crate::engine::mover::{NextSlice, SLICE_BYTES, Scan, UNSERVED_MS};
 use crate::journal::{AppendError, NewEntry, StreamId};
 use crate::model::{EntryId, Moment, TopicName};
 use crate::retry::{DELAYED, Entries, Fact, LedgerInput, delayed};
@@ -46,8 +46,7 @@ impl Driver {
                     break;
                 }
                 Err(EngineError::Append(error)) => {
-                    let is_busy = matches!(error, AppendError::Overloaded { .. });
-                    next = Some(NextSlice::Pause(if is_busy { BUSY_MS } else { FULL_MS }));
+                    next = Some(NextSlice::after_refusal(&error));
                     break;
                 }
                 Err(error) => {
@@ -148,11 +147,7 @@ impl Driver {
 
     /// Reads a delayed record from the log.
     fn stored(&self, id: EntryId) -> Result<StoredRecord, EngineError> {
-        let at = self.ledger.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
-        if let Some(body) = self.unwritten.body(at.seq) {
-            return StoredRecord::read(&body);
-        }
-        StoredRecord::read(&self.journal.read(at)?.body)
+        StoredRecord::read(&self.record_body(id)?)
     }
 
     /// Ends the next records whose topic is deleted.

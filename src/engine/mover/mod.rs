@@ -20,7 +20,9 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(super) use crate::engine::mover::releasing::{BUSY_MS, FULL_MS, SLICE_BYTES, UNSERVED_MS};
+#[cfg(test)]
+pub(super) use crate::engine::mover::releasing::FULL_MS;
+pub(super) use crate::engine::mover::releasing::{SLICE_BYTES, UNSERVED_MS};
 pub(super) use crate::engine::mover::scan::{NextSlice, Scan};
 use crate::engine::mover::unserved_runs::UnservedRuns;
 pub(in crate::engine) use crate::engine::mover::unserved_runs::UnservedSources;

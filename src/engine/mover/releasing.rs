@@ -23,7 +23,7 @@ pub(in crate::engine) const SLICE_BYTES: u64 = 1 << 20;
 /// Pause between tries while the disk is full.
 pub(in crate::engine) const FULL_MS: u64 = 1_000;
 /// Pause between tries while the disk cannot keep up.
-pub(in crate::engine) const BUSY_MS: u64 = 10;
+pub(super) const BUSY_MS: u64 = 10;
 /// Pause after a record that cannot be read, or that its topic does not take.
 pub(in crate::engine) const UNSERVED_MS: u64 = 30_000;
 
@@ -116,8 +116,7 @@ impl Driver {
                     self.note(LedgerInput::Damaged { id, why: error.to_string() })?;
                 }
                 Err(EngineError::Append(error)) => {
-                    let is_busy = matches!(error, AppendError::Overloaded { .. });
-                    next = Some(NextSlice::Pause(if is_busy { BUSY_MS } else { FULL_MS }));
+                    next = Some(NextSlice::after_refusal(&error));
                     break;
                 }
                 Err(error) => {
@@ -230,12 +229,7 @@ impl Driver {
         }
         self.journal.admits_bytes(sum)?;
         slice.read_bytes = sum;
-        let at = self.ledger.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
-        let body = match self.unwritten.body(at.seq) {
-            Some(body) => body,
-            None => self.journal.read(at)?.body,
-        };
-        let record = RawRecord::parse(&body)?;
+        let record = RawRecord::parse(&self.record_body(id)?)?;
         let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(false) };
         let partitions = topics.topics.get(topic).map_or(0, |of| of.partitions.len());
         let count = i32::try_from(partitions).unwrap_or(i32::MAX);

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::mover::releasing::{BUSY_MS, FULL_MS};
 use crate::engine::store::DueEntry;
+use crate::journal::AppendError;
 use crate::model::{EntryId, MonoMs, RetryPartition};
 
 /// Retries whose partition is remembered, so that a later pass need not read their records.
@@ -25,6 +27,14 @@ pub(in crate::engine) enum NextSlice {
     After(u64),
     /// After this many ms, whatever happens.
     Pause(u64),
+}
+
+impl NextSlice {
+    /// The pause after the journal has refused a slice.
+    pub(in crate::engine) fn after_refusal(error: &AppendError) -> Self {
+        let is_busy = matches!(error, AppendError::Overloaded { .. });
+        Self::Pause(if is_busy { BUSY_MS } else { FULL_MS })
+    }
 }
 
 /// A retry whose record cannot be read, or that its topic does not take.

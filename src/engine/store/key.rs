@@ -14,7 +14,8 @@
 //! h group id                                      →        blocked ones
 //! F group shape                                   → shape of dead letters, and its counts
 //! f group shape id                                →        its dead letters
-//! T | D id                                        →        references into the log
+//! T                                               →        reference into the log
+//! D id                                            → forgotten entry: references, last state
 //! ```
 //! Numbers are big-endian, signed ones with the sign bit flipped. A group is its 32-bit number. A
 //! topic is its length in 32 bits and its bytes.

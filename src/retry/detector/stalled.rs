@@ -52,3 +52,16 @@ impl Detector {
         })
     }
 }
+
+impl Window {
+    /// The current state of a record that has timed out; `None`: it has an outcome.
+    pub(in crate::retry) fn present_timeout(
+        &self,
+        settling: &ExhaustedRecord,
+    ) -> Option<ExhaustedRecord> {
+        let offset = settling.offset;
+        let is_awaited = self.awaited.is_some_and(|awaited| awaited.offset == offset);
+        let window = self.record_after(offset);
+        is_awaited.then(|| ExhaustedRecord { window, ..settling.clone() })
+    }
+}

@@ -15,14 +15,13 @@ use crate::broker::topic::Topic;
 use crate::engine::{DelayBatch, EntrySource};
 use crate::model::WallMs;
 use crate::retry::{DelayEnd, FailureOutcome, RequestedDelay, delayed};
+use crate::route::nacks::nack_batches::UNPACKED_BYTES_MAX;
 use crate::route::produce::batch::refused;
 use crate::route::produce::produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, Headers, cut, records};
 use crate::wire::mark::{BadDelay, Deliver, read_delay, without_delay};
-
-use crate::route::nacks::nack_batches::UNPACKED_BYTES_MAX;
 
 /// Bound of the rest of a batch, which is stored unpacked: a journal entry holds at most 64 MiB in
 /// all.

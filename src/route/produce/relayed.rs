@@ -17,8 +17,8 @@ use crate::route::produce::produce_sender::ProduceSender;
 use crate::route::produce::{NONE, PendingProduce};
 use crate::route::reply::{AnswerError, Reply};
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::batch::{batches as batches_of, records};
-use crate::wire::mark::read_nack;
+use crate::wire::batch::{batches, records};
+use crate::wire::mark::{NackHeaders, read_nack};
 use crate::wire::{RequestHead, decode};
 
 /// The owner of the topics of a Produce.
@@ -55,14 +55,12 @@ impl Router {
         let Some(request) = head.and_then(|head| decode::<ProduceRequest>(&head).ok()) else {
             return Ok(());
         };
-        self.learn_owners(&request);
         let ids = request.topic_data.iter().map(|topic| topic.topic_id);
         let unknown: BTreeSet<Uuid> = ids.filter(|id| self.is_id_unknown(*id)).collect();
-        if unknown.is_empty() {
-            return Ok(());
+        if !unknown.is_empty() {
+            let told = upstream.see_ids(unknown.into_iter()).await?;
+            self.told(&told).await;
         }
-        let told = upstream.see_ids(unknown.into_iter()).await?;
-        self.told(&told).await;
         self.learn_owners(&request);
         Ok(())
     }
@@ -70,18 +68,16 @@ impl Router {
     /// Learns the owners of retry topics from the first nack for each.
     pub(super) fn learn_owners(&self, request: &ProduceRequest) {
         for topic in &request.topic_data {
-            let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
-            if !self.names.lacks_owner(&name) {
+            let (name, id) = (topic_of(&topic.name), topic.topic_id);
+            if !self.may_be_ours(name.as_str(), id) {
                 continue;
             }
-            let batches = topic.partition_data.iter().filter_map(|part| part.records.as_ref());
-            for bytes in batches {
-                let batch =
-                    batches_of(bytes.clone(), UNPACKED_BYTES_MAX).next().and_then(Result::ok);
-                let first =
-                    batch.and_then(|batch| records(&batch, UNPACKED_BYTES_MAX).ok()?.next()?.ok());
-                let nack = first.and_then(|record| read_nack(&record.headers).ok());
-                if let Some((nack, _)) = nack {
+            let Some(name) = self.named(&name, id).ok().filter(|of| self.names.lacks_owner(of))
+            else {
+                continue;
+            };
+            for bytes in topic.partition_data.iter().filter_map(|part| part.records.clone()) {
+                if let Some(nack) = first_nack(bytes) {
                     self.names.learn_nack(&name, &nack);
                 }
             }
@@ -93,11 +89,15 @@ impl Router {
         self.upstream.is_some() && !id.is_nil() && self.name_of(id).is_none()
     }
 
+    fn may_be_ours(&self, name: &str, id: Uuid) -> bool {
+        !id.is_nil() || self.names.may_be_in(name.as_bytes())
+    }
+
     /// Whether a Produce to this topic is answered here. `id`: nil, or that of a topic without a
     /// name.
     pub(in crate::route) fn takes(&self, name: &str, id: Uuid) -> bool {
         // Nearly every Produce ends here, without an allocation.
-        if id.is_nil() && !self.names.may_be_in(name.as_bytes()) {
+        if !self.may_be_ours(name, id) {
             return false;
         }
         let name = self.named(&TopicName::new(name), id);
@@ -120,6 +120,13 @@ impl Router {
         let reply = relayed(self, from, link, &head).await;
         self.finish(head.api, began, reply)
     }
+}
+
+/// The headers of the first record; `None` where they cannot be read.
+fn first_nack(bytes: Bytes) -> Option<NackHeaders> {
+    let batch = batches(bytes, UNPACKED_BYTES_MAX).next()?.ok()?;
+    let record = records(&batch, UNPACKED_BYTES_MAX).ok()?.next()?.ok()?;
+    Some(read_nack(&record.headers).ok()?.0)
 }
 
 async fn relayed(

@@ -59,17 +59,14 @@ impl AdminSource {
         let with_state = |(id, letter): (Option<EntryId>, DeadLetterView)| {
             let entry = id.and_then(|_| states.next().flatten());
             let is_latest = entry.is_some_and(|entry| entry.is_latest_letter(letter.redrives));
-            let state = match entry.map(|entry| entry.state) {
-                _ if id.is_none() => "produced",
-                Some(RetryState::Dead { .. }) if is_latest => "dead",
-                Some(_) if !is_latest => "redriven",
-                Some(_) | None => "discarded",
-            };
-            let restorable_until_ms = match entry.map(|entry| entry.state) {
-                Some(RetryState::Discarding { since, .. }) if is_latest => {
-                    Some(since.plus(RESTORE_MS).0)
+            let (state, restorable_until_ms) = match entry.map(|entry| entry.state) {
+                _ if id.is_none() => ("produced", None),
+                Some(_) if !is_latest => ("redriven", None),
+                Some(RetryState::Dead { .. }) => ("dead", None),
+                Some(RetryState::Discarding { since, .. }) => {
+                    ("discarded", Some(since.plus(RESTORE_MS).0))
                 }
-                _ => None,
+                Some(_) | None => ("discarded", None),
             };
             DeadLetterView { state: state.to_owned(), restorable_until_ms, ..letter }
         };

@@ -216,10 +216,7 @@ impl Detector {
         let (of, offset) = (&settling.partition, settling.offset);
         let window = self.windows.get(of)?;
         if settling.evidence == Evidence::ConsumeTimeout {
-            let is_awaited = window.awaited.is_some_and(|awaited| awaited.offset == offset);
-            let present =
-                ExhaustedRecord { window: window.record_after(offset), ..settling.clone() };
-            return is_awaited.then_some(present);
+            return window.present_timeout(settling);
         }
         let present = self.settling((of, window), offset, settling.is_retried)?;
         (present.offset == offset).then_some(present)
