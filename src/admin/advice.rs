@@ -1,6 +1,6 @@
 //! Sentences for the operator that follow from a group's figures.
 
-use super::views::{ElsewhereView, ForwardView, GroupView};
+use super::views::{ElsewhereView, GroupView};
 
 impl GroupView {
     /// The topic of an origin `<topic>-<partition>@<offset>`.
@@ -17,15 +17,21 @@ impl GroupView {
         }
         self.advice.extend(takers);
         self.advice.extend(self.refusal.as_ref().map(|why| match self.refused {
-            1 => format!("1 due retry is blocked and tried again every 30 s: {why}"),
-            n => format!("{n} due retries are blocked and tried again every 30 s, one since {why}"),
+            1 => format!("1 record is blocked and tried again every 30 s: {why}"),
+            n => format!("{n} records are blocked and tried again every 30 s, one since {why}"),
         }));
         self.advice.extend(self.disconnected());
         if !self.policy.keep_dead_letters {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
         }
         self.advice.extend(self.room());
-        self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));
+        self.advice.extend(self.letter_trouble.as_ref().map(|why| {
+            let (blocked, topic) = (self.states.blocked, &self.dead_letter_topic);
+            format!(
+                "{blocked} exhausted records wait here for {topic} of the cluster: {why}. They are \
+                 kept, and written as soon as it takes them"
+            )
+        }));
     }
 
     /// Adds the sentence for due retries whose topic nobody reads, while another one is read.
@@ -96,7 +102,8 @@ impl GroupView {
         let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
         let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);
         let is_near = bytes.saturating_mul(5) >= most.saturating_mul(4);
-        let blocked = match self.states.blocked.saturating_sub(self.refused) {
+        let blocked = self.states.blocked.saturating_sub(self.refused);
+        let blocked = match if self.dead_letters_full { blocked } else { 0 } {
             0 if is_near => {
                 return Some(format!(
                     "{topic} takes {bytes} of {most} bytes (dead_letters.max_bytes): when it is \
@@ -145,25 +152,6 @@ fn wait(count: u64) -> String {
     match count {
         1 => "1 failed record waits".to_owned(),
         n => format!("{n} failed records wait"),
-    }
-}
-
-impl ForwardView {
-    fn advice(&self) -> Option<String> {
-        let Self { topic, pending, refused, trouble } = self;
-        if let Some(trouble) = trouble {
-            return Some(format!(
-                "{pending} dead letters wait here for {topic} of the cluster: {trouble}. They are \
-                 kept, and sent as soon as it takes them"
-            ));
-        }
-        (*refused > 0).then(|| {
-            format!(
-                "{topic} of the cluster refuses {refused} dead letters for what they are; they are \
-                 kept here, and those behind them go on. They are tried again every 10 minutes: \
-                 look at max.message.bytes of the topic"
-            )
-        })
     }
 }
 
@@ -226,6 +214,7 @@ mod tests {
             policy,
             dead_letter_bytes: bytes,
             states: StateCounts { blocked, ..StateCounts::default() },
+            dead_letters_full: blocked > 0,
             ..GroupView::default()
         };
         group.advise();
@@ -234,18 +223,24 @@ mod tests {
 
     #[test]
     fn advice_names_why_dead_letters_do_not_reach_the_cluster() {
-        let told = |trouble: Option<&str>, refused| {
-            let (topic, trouble) = ("failed".to_owned(), trouble.map(str::to_owned));
-            let forward = Some(ForwardView { topic, pending: 3, refused, trouble });
+        let told = |trouble: Option<&str>| {
             let policy = PolicyView { keep_dead_letters: true, ..PolicyView::default() };
-            let mut group = GroupView { policy, forward, ..GroupView::default() };
+            let mut group = GroupView {
+                policy,
+                dead_letter_topic: "failed".to_owned(),
+                letter_trouble: trouble.map(str::to_owned),
+                states: StateCounts { blocked: 3, ..StateCounts::default() },
+                in_cluster: true,
+                ..GroupView::default()
+            };
             group.advise();
             group.advice.join("; ")
         };
-        assert_eq!(told(None, 0), "");
-        let waits = told(Some("nobody answers"), 0);
-        assert!(waits.starts_with("3 dead letters wait here for failed of the cluster: nobody"));
-        assert!(told(None, 2).starts_with("failed of the cluster refuses 2 dead letters"));
+        assert_eq!(told(None), "");
+        let waits = told(Some("nobody answers"));
+        assert!(
+            waits.starts_with("3 exhausted records wait here for failed of the cluster: nobody")
+        );
     }
 
     #[test]

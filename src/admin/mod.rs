@@ -73,8 +73,8 @@ pub use views::fingerprint::{
 pub use views::job_plan::{JobPlan, PlanSample};
 pub use views::journal_view::{FsyncTimes, JournalView, LetterSpace};
 pub use views::{
-    DeadLetterView, DelayedView, DrainGroup, DrainView, ElsewhereView, ForwardView, GroupView,
-    LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
+    DeadLetterView, DelayedView, DrainGroup, DrainView, ElsewhereView, GroupView, LevelView,
+    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
 };
 
 /// All routes, listed in the answer to an unknown path.

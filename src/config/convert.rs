@@ -28,7 +28,9 @@ impl Config {
         let whole = self.groups.iter().filter(|rule| rule.topic.is_none());
         let rules = whole.map(|rule| (rule.pattern.clone(), policy(&rule.retry)));
         let topics = self.groups.iter().filter_map(topic_rule);
-        Policies::new(policy(&self.retry), rules.collect()).with_topics(topics.collect())
+        Policies::new(policy(&self.retry), rules.collect())
+            .with_topics(topics.collect())
+            .with_letters_behind(self.upstream.is_some())
     }
 
     /// The name templates of retry and dead-letter topics.

@@ -169,6 +169,7 @@ impl Driver {
     pub(super) fn after_append(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<Bytes>) {
         self.unwritten.appended(refs, bodies, self.journal.durable_seq());
         self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));
+        self.wake_letters(facts);
         for (fact, entry) in facts.iter().zip(refs) {
             self.ledger.store_mut().journalled(&self.journal, fact, *entry);
             count(&self.metrics, fact);

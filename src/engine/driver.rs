@@ -13,6 +13,7 @@ use crate::engine::facts::UnwrittenBodies;
 use crate::engine::job::Jobs;
 use crate::engine::letters::final_log::FinalLog;
 use crate::engine::letters::quota_levels::{Fill, telling};
+use crate::engine::letters::sent_letters::SentLetters;
 use crate::engine::mover::release_queue::ReleaseQueue;
 use crate::engine::mover::{Mover, RetryReaders};
 use crate::engine::producer_sequences::ProducerSequences;
@@ -64,6 +65,7 @@ pub struct Driver {
     pub(super) postponed: Vec<(GroupId, Command)>,
     pub(super) readers: Arc<RetryReaders>,
     pub(super) queued_releases: Arc<ReleaseQueue>,
+    pub(super) letters: SentLetters,
 }
 
 impl Driver {
@@ -83,6 +85,7 @@ impl Driver {
             self.see_to_store();
             self.let_go();
             self.see_to_retries(self.clock.now());
+            self.see_to_letters(self.clock.now());
         }
     }
 
@@ -96,6 +99,7 @@ impl Driver {
         self.see_to_store();
         self.let_go();
         self.see_to_retries(self.clock.now());
+        self.see_to_letters(self.clock.now());
         true
     }
 
@@ -133,6 +137,7 @@ impl Driver {
             );
         }
         self.see_delayed(0, "scheduled");
+        self.wake_blocked();
     }
 
     /// Answers a command, or defers it until the store is renewed.
@@ -164,6 +169,9 @@ impl Driver {
             }
             for group in &looks {
                 self.see_room(group);
+                if self.ledger.policies().has_letters_behind() {
+                    self.letters.wake(group);
+                }
             }
         }
     }
@@ -198,7 +206,7 @@ impl Driver {
         let most = if is_looked_at { renewal::LOOK } else { SLEEP_MAX };
         let now = self.clock.now();
         let deadline = self.ledger.poll_timeout().map(|deadline| deadline.0);
-        let alarms = [deadline, self.put_off.alarm(), self.mover.alarm()];
+        let alarms = [deadline, self.put_off.alarm(), self.mover.alarm(), self.letters.alarm()];
         let first = alarms.into_iter().flatten().min();
         first
             .filter(|_| self.ahead.is_none())

@@ -75,8 +75,8 @@ pub enum EngineError {
     /// Too many events wait for the renewal of a store.
     #[error("{0} events wait for the retry tables")]
     Deferred(usize),
-    /// The stored progress of forwarding dead letters is damaged, or of an unknown version.
-    #[error("the cursor of forwarded dead letters cannot be read; run `reprise log verify`")]
+    /// The stored names of topics are damaged, or of an unknown version.
+    #[error("the names of the last start cannot be read; run `reprise log verify`")]
     Mark,
     /// The engine's thread has ended.
     #[error("the retry engine has stopped; restart reprise, nothing acknowledged is lost")]

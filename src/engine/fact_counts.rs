@@ -63,6 +63,7 @@ fn settles(entry: &Entry, evidence: Evidence) -> bool {
             | Evidence::RestoreEnded
             | Evidence::LetterDeleted
             | Evidence::Imported
+            | Evidence::LetterFound
     );
     entry.is_settled() && !is_note
 }

@@ -112,6 +112,12 @@ fn bare(
     head: EncodedHead,
     why: &EngineError,
 ) -> Result<NewEntry, EngineError> {
+    let (told, record) = damaged_letter(entry, why);
+    dead_letter(journal, render, &told, head, &record)
+}
+
+/// The dead letter of an entry with damaged bytes, and a record without key and value.
+pub(super) fn damaged_letter(entry: &Entry, why: &EngineError) -> (Entry, RawRecord) {
     tracing::error!(
         entry = %entry.id, error = %why,
         "R0415 the bytes of a dead letter are damaged: it is kept without them; run \
@@ -129,5 +135,5 @@ fn bare(
         value: None,
         headers: Headers::default(),
     };
-    dead_letter(journal, render, &told, head, &record)
+    (told, record)
 }

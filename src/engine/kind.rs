@@ -12,8 +12,10 @@ pub(super) const DEAD_LETTER: EntryKind = EntryKind(66);
 pub(super) const STAMP: EntryKind = EntryKind(67);
 /// The delay tables last checked: head = fact; one key.
 pub(super) const TABLES: EntryKind = EntryKind(69);
-/// Progress of forwarding a topic's dead letters: head = the progress; key: the topic.
-pub(super) const FORWARDED: EntryKind = EntryKind(70);
+/// The id of a dead-letter topic in the cluster behind: head = the id; key: the topic.
+pub(super) const LETTER_TOPIC: EntryKind = EntryKind(70);
+/// Offsets of a dead-letter topic in the cluster behind that have no record.
+pub(super) const LETTER_GAP: EntryKind = EntryKind(83);
 /// The templates of topic names at the last start; one key.
 pub(super) const TEMPLATES: EntryKind = EntryKind(79);
 /// Imported entries of another sidecar; key: a page of its entry numbers, its cluster id.

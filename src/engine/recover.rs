@@ -15,6 +15,7 @@ use crate::engine::handle::Engine;
 use crate::engine::job::Jobs;
 use crate::engine::kind;
 use crate::engine::letters::quota_levels::Fill;
+use crate::engine::letters::sent_letters::SentLetters;
 use crate::engine::mover::Mover;
 use crate::engine::producer_sequences::ProducerSequences;
 use crate::engine::render::Render;
@@ -250,6 +251,7 @@ impl Replay {
             postponed: Vec::new(),
             readers: Arc::clone(&engine.readers),
             queued_releases: Arc::clone(&engine.queued_releases),
+            letters: SentLetters::default(),
         };
         driver.settle(self.seeds);
         (engine, driver)

@@ -134,14 +134,6 @@ metrics! {
     DLQ_BYTES Gauge "reprise_dlq_bytes" ["group"] "Bytes of open dead letters";
     DLQ_OLDEST Gauge "reprise_dlq_oldest_timestamp_seconds" ["group"]
         "Unix time of the oldest dead letter kept, 0 when there is none";
-    DLQ_FORWARDED Counter "reprise_dlq_forwarded_total" ["group"]
-        "Dead letters the cluster has taken";
-    DLQ_FORWARD_FAILURES Counter "reprise_dlq_forward_failures_total" ["group", "error"]
-        "Attempts to send dead letters to the cluster that failed, and dead letters it refused";
-    DLQ_FORWARD_PENDING Gauge "reprise_dlq_forward_pending" ["group"]
-        "Dead letters the cluster has not taken yet";
-    DLQ_FORWARD_REFUSED Gauge "reprise_dlq_forward_refused" ["group"]
-        "Dead letters the cluster refuses for what they are; they are kept here";
     DISCARDED Counter "reprise_discarded_total" ["group", "topic"]
         "Exhausted records dropped because dead letters are off";
     OPERATOR_ACTIONS Counter "reprise_operator_actions_total" ["group", "action"]

@@ -31,6 +31,23 @@ impl Disposition {
         matches!(self, Self::SeekBack | Self::Crashed | Self::TimedOut)
     }
 
+    const ALL: [Self; 9] = [
+        Self::Rejected,
+        Self::SeekBack,
+        Self::Crashed,
+        Self::MaxAttempts,
+        Self::ExplicitDlq,
+        Self::Expired,
+        Self::Undecodable,
+        Self::Manual,
+        Self::TimedOut,
+    ];
+
+    /// The disposition with that word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == word)
+    }
+
     /// The word in headers, metrics and lists.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -80,7 +80,7 @@ pub enum RetryState {
     Discarded {
         at: WallMs,
     },
-    /// Exhausted, and withheld by the dead-letter quota: not delivered again, last failure not
+    /// Exhausted, and not yet in its dead-letter topic: not delivered again, last failure not
     /// charged.
     Blocked {
         /// Time of the last failure.

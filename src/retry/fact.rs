@@ -102,6 +102,8 @@ evidence! {
     Edit "edit" "changed and sent back from the dead letters";
     Send "send" "an operator sent the record to a topic";
     ConsumeTimeout "consume_timeout" "its member did not commit it for consume_timeout";
+    LetterWritten "letter_written" "it is a record of its dead-letter topic";
+    LetterFound "letter_found" "found in the dead-letter topic";
 }
 
 impl Evidence {

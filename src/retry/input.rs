@@ -141,6 +141,12 @@ pub enum LedgerInput {
         /// In the order of their bytes.
         imports: Vec<Import>,
     },
+    /// Records of the group's dead-letter topic in the cluster behind. Not answered.
+    Letters {
+        group: GroupId,
+        /// In the order of the topic.
+        letters: Vec<FoundLetter>,
+    },
     /// A record with inferred failures leaves its partition. Answered by `LedgerAnswer::Nacked`
     /// with one outcome.
     Settle {
@@ -180,6 +186,15 @@ pub enum DelayEnd {
     /// In milliseconds from now.
     After(u64),
     At(WallMs),
+}
+
+/// A record of a dead-letter topic, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundLetter {
+    /// The entry whose dead letter was written there; `None`: not known.
+    pub id: Option<EntryId>,
+    /// The dead letter by its headers.
+    pub letter: Import,
 }
 
 /// A dead letter of another sidecar, without its bytes.

@@ -47,7 +47,7 @@ pub use disposition::{Disposition, FailureHistory};
 pub use entry::{Entry, RetryState, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use glob::glob;
-pub use input::{Action, DelayEnd, Import, LedgerInput};
+pub use input::{Action, DelayEnd, FoundLetter, Import, LedgerInput};
 pub use ladder::{Delays, Ladder, TopicRule};
 pub use ledger::{
     Entries, EntryCounts, Ledger, LedgerSnapshot, Marks, NackVerdict, NamedBy, RESTORE_MS,

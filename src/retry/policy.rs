@@ -141,6 +141,8 @@ pub struct Policies {
     delayed: Policy,
     groups: Vec<(String, Policy)>,
     topics: Vec<TopicRule>,
+    /// Dead letters are records of the cluster behind.
+    letters_behind: bool,
 }
 
 impl Default for Policy {
@@ -212,7 +214,7 @@ impl Policies {
     pub fn new(fallback: Policy, groups: Vec<(String, Policy)>) -> Self {
         let delayed =
             Policy { has_retries: false, inference: false, rate: None, ..fallback.clone() };
-        Self { fallback, delayed, groups, topics: Vec::new() }
+        Self { fallback, delayed, groups, topics: Vec::new(), letters_behind: false }
     }
 
     /// Adds topic rules: the first rule that matches group and topic overrides the group's own
@@ -220,6 +222,16 @@ impl Policies {
     #[must_use]
     pub fn with_topics(self, topics: Vec<TopicRule>) -> Self {
         Self { topics, ..self }
+    }
+
+    /// An exhausted record becomes a dead letter once it is read back from the cluster behind.
+    #[must_use]
+    pub fn with_letters_behind(self, letters_behind: bool) -> Self {
+        Self { letters_behind, ..self }
+    }
+
+    pub fn has_letters_behind(&self) -> bool {
+        self.letters_behind
     }
 
     pub fn of(&self, group: &GroupId) -> &Policy {

@@ -188,7 +188,8 @@ async fn trim(router: &Arc<Router>, marks: &mut TrimMarks) -> Result<(), RoundEr
         let (partitions, records) = (expired.partitions, expired.records);
         tracing::info!(partitions, records, "retention removed records");
     }
-    expire_letters(router).await
+    // In front of a cluster the dead letters follow their topic (`topic_trimming`).
+    if router.upstream.is_some() { Ok(()) } else { expire_letters(router).await }
 }
 
 /// Deletes dead letters that are older than their groups keep them, or settled for a day.

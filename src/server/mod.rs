@@ -16,9 +16,9 @@ mod credential_files;
 mod credentials;
 mod data_dir;
 mod disk_room;
-mod forwarding;
 mod housekeeping;
 mod housekeeping_rate;
+mod letter_topics;
 mod limits;
 mod panic_guard;
 mod probe;
@@ -30,6 +30,7 @@ mod source;
 mod start;
 mod start_error;
 mod threads;
+mod topic_trimming;
 
 use std::pin::Pin;
 use std::sync::Arc;

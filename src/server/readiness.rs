@@ -8,7 +8,7 @@ use crate::upstream::Upstream;
 
 /// The present readiness.
 pub(super) fn readiness(source: &AdminSource) -> Readiness {
-    let AdminSource { router, journal, forward_statuses, .. } = source;
+    let AdminSource { router, journal, .. } = source;
     let mut degraded = Vec::new();
     if is_full(journal) {
         degraded
@@ -17,7 +17,7 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     if router.upstream.as_ref().is_some_and(Upstream::is_lost) {
         degraded.push("upstream lost: no broker of the cluster can be reached".to_owned());
     }
-    match forward_statuses.count_stopped() {
+    match router.engine.count_letter_troubles() {
         0 => {}
         groups => degraded.push(format!(
             "dead letters waiting: those of {groups} groups cannot be sent to the cluster; they \

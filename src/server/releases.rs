@@ -1,4 +1,4 @@
-//! Writes due retries into the retry topics of the cluster behind.
+//! Writes due retries and dead letters into their topics in the cluster behind.
 //!
 //! A batch whose fate is unknown is sent again as it was, so that its broker recognises it. Only a
 //! restart in between repeats it.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::engine::{ReleaseBatch, ReleaseOutcome};
+use crate::engine::{ReleaseBatch, ReleaseOutcome, ReleaseTarget};
 use crate::route::Router;
 use crate::upstream::{FailureKind, Failures, TopicWriter, Upstream, WriteError};
 use crate::wire::ResponseError;
@@ -26,14 +26,18 @@ const UNKNOWN_MAX: u32 = 5;
 /// no retry is written and not noted.
 pub(super) async fn run(router: Arc<Router>, mut stopped: watch::Receiver<bool>) {
     let Some(upstream) = &router.upstream else { return };
-    let mut writer = TopicWriter::of_retries();
+    let (mut retries, mut letters) = (TopicWriter::of_retries(), TopicWriter::default());
     loop {
         let batch = tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => return,
             batch = router.engine.next_release() => batch,
         };
-        let outcome = write(&router, upstream, (&mut writer, &stopped), &batch).await;
+        let writer = match &batch.target {
+            ReleaseTarget::Retries(..) => &mut retries,
+            ReleaseTarget::Letters(_) => &mut letters,
+        };
+        let outcome = write(&router, upstream, (writer, &stopped), &batch).await;
         router.engine.release_ended(batch, outcome);
     }
 }
@@ -44,42 +48,70 @@ async fn write(
     (writer, stopped): (&mut TopicWriter, &watch::Receiver<bool>),
     batch: &ReleaseBatch,
 ) -> ReleaseOutcome {
-    let ReleaseBatch { pair, topic, partition, records, .. } = batch;
-    let (group, partition) = (&pair.group, partition.index);
+    let ReleaseBatch { topic, records, .. } = batch;
+    let partition = batch.partition();
     let (mut failures, mut unknown) = (Failures::default(), 0);
     loop {
         let now = router.clock.now().wall;
-        let error = match writer.write(upstream, topic, i32::from(partition), records, now).await {
-            Ok(Some(base)) => return ReleaseOutcome::Written { base },
-            // The records lie there at an unknown offset. A second copy is better than none.
+        let error = match writer.write(upstream, topic, partition, records, now).await {
+            Ok(Some(base)) => {
+                note_trouble(router, batch, None);
+                return ReleaseOutcome::Written { base };
+            }
+            // The records lie there at an unknown offset. A second copy of a retry is better than
+            // none; dead letters are looked for in their topic.
             Ok(None) => return ReleaseOutcome::Later,
             Err(error) if error.kind() == FailureKind::Refused => {
                 return ReleaseOutcome::Refused(error.to_string());
             }
             Err(error) => error,
         };
+        note_trouble(router, batch, Some(&error));
         // Before this attempt there was no other one, so the cluster has none of the records.
         let is_denied = error.kind() == FailureKind::Denied && failures.count() == 0;
         if *stopped.borrow() {
             return ReleaseOutcome::Later;
         }
         unknown = if is_unknown(&error) { unknown + 1 } else { 0 };
-        if unknown >= UNKNOWN_MAX {
-            router.retry_topic_lost(pair);
-            return ReleaseOutcome::Later;
-        }
-        if failures.count() == 0 && !error.is_passing() {
-            tracing::warn!(
-                %group, %topic, partition, %error,
-                "R0432 due retries cannot be written into their topic and wait: correct what \
-                 `error` names"
-            );
+        if let ReleaseTarget::Retries(pair, _) = &batch.target {
+            if unknown >= UNKNOWN_MAX {
+                router.retry_topic_lost(pair);
+                return ReleaseOutcome::Later;
+            }
+            if failures.count() == 0 && !error.is_passing() {
+                tracing::warn!(
+                    group = %pair.group, %topic, partition, %error,
+                    "R0432 due retries cannot be written into their topic and wait: correct what \
+                     `error` names"
+                );
+            }
         }
         if is_denied {
             return ReleaseOutcome::Denied(error.to_string());
         }
         tokio::time::sleep(failures.add(PAUSE_FIRST, PAUSE_MOST)).await;
     }
+}
+
+/// Notes whether dead letters reach their topic.
+fn note_trouble(router: &Router, batch: &ReleaseBatch, error: Option<&WriteError>) {
+    let ReleaseTarget::Letters(group) = &batch.target else { return };
+    if error.is_some_and(|error| error.is_passing() || error.is_pause()) {
+        return;
+    }
+    let is_news = router.engine.set_letter_trouble(group, error.map(ToString::to_string));
+    let topic = &batch.topic;
+    match error {
+        Some(error) if is_news => tracing::warn!(
+            %group, %topic, %error,
+            "R0216 dead letters cannot be written into their topic and wait here: correct what \
+             `error` names"
+        ),
+        None if is_news => tracing::info!(%group, %topic, "dead letters go on"),
+        _ => {}
+    }
+    let stopped = router.engine.count_letter_troubles() > 0;
+    router.metrics.set_degraded("dead_letters_waiting", stopped);
 }
 
 fn is_unknown(error: &WriteError) -> bool {

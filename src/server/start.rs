@@ -36,7 +36,6 @@ use crate::route::{self, ProduceDelay, Router, delivery};
 use crate::server::core::DurableCore;
 use crate::server::credential_files::CredentialFiles;
 use crate::server::credentials::CredentialChannels;
-use crate::server::forwarding::{self, ForwardStatuses};
 use crate::server::housekeeping_rate::JournalThrottle;
 use crate::server::limits::{limits, memory, size};
 use crate::server::panic_guard::Guard;
@@ -46,7 +45,9 @@ use crate::server::source::dead_letter_reads::OldestLetters;
 use crate::server::source::job_runner::JobRunner;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::start_error::StartError;
-use crate::server::{broker_discovery, data_dir, disk_room, housekeeping, releases};
+use crate::server::{
+    broker_discovery, data_dir, disk_room, housekeeping, letter_topics, releases, topic_trimming,
+};
 use crate::socket::Budget;
 use crate::wire::names::Templates;
 
@@ -91,11 +92,10 @@ pub(super) async fn start_on(
     let (config_sent, config_seen) = watch::channel(config.clone());
     core.broker.groups.open();
     let watching = files.watch(config_seen.clone(), credentials.clone(), metrics.clone());
-    let forward_statuses = ForwardStatuses::default();
     let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", members::run(Arc::clone(&router), core.events));
-    spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &forward_statuses));
+    spawn_upkeep(&mut tasks, &core.journal, &router, &config);
     tasks.spawn("credential-files", watching);
     let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
     let (listening, doors) =
@@ -106,7 +106,6 @@ pub(super) async fn start_on(
         journal: core.journal.clone(),
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
-        forward_statuses,
         oldest: Arc::new(OldestLetters::default()),
         waiting_counts: Arc::default(),
         draining: told_to_drain,
@@ -141,12 +140,7 @@ pub(super) async fn start_on(
 }
 
 /// Starts the tasks that need no listener.
-fn spawn_upkeep(
-    tasks: &mut Tasks,
-    journal: &Journal,
-    router: &Arc<Router>,
-    (config, forward_statuses): (&Config, &ForwardStatuses),
-) {
+fn spawn_upkeep(tasks: &mut Tasks, journal: &Journal, router: &Arc<Router>, config: &Config) {
     tasks.spawn("detection", delivery::run(Arc::clone(router)));
     tasks.spawn("member-timers", members::watch(Arc::clone(router)));
     tasks.spawn("transactions", transaction_ends::run(Arc::clone(router)));
@@ -158,8 +152,9 @@ fn spawn_upkeep(
             let writer = releases::run(Arc::clone(router), tasks.stopped.clone());
             tasks.spawn_unbound("releases", writer);
         }
+        tasks.spawn("dead-letter-topics", letter_topics::run(Arc::clone(router)));
+        tasks.spawn("topic-trimming", topic_trimming::run(Arc::clone(router)));
     }
-    tasks.spawn("forwarding", forwarding::begin(router, forward_statuses));
     let pace = JournalThrottle { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(journal.clone(), Arc::clone(router), pace);
     tasks.spawn("housekeeping", upkeep);

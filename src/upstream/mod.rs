@@ -26,6 +26,8 @@ mod record;
 mod sasl;
 mod survey;
 mod topic;
+mod topic_read;
+mod topic_trim;
 mod view;
 mod writer;
 
@@ -54,6 +56,7 @@ pub use survey::{
     ShareDeadLetters, Survey,
 };
 pub use topic::TopicSeen;
+pub use topic_read::{ReadAnswer, TopicRead};
 use view::View;
 pub use view::{Address, Brokers};
 pub use writer::TopicWriter;

@@ -199,10 +199,10 @@ fn no_answer_and_no_log_line_has_a_secret() {
     let request = produce_request("reprise.retry.shop", 0, plain(&[letter]), -1);
     let answer = client.call(9, &request);
     assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
-    let forwarded = "reprise_dlq_forwarded_total{group=\"shop\"} 1";
+    let written = "reprise_dlq_records{group=\"shop\"} 1";
     let reader = format!("Authorization: Bearer {READER}\r\n");
     until("the sidecar has used its password", || {
-        front.ask("GET", "/metrics", &reader, "").contains(forwarded)
+        front.ask("GET", "/metrics", &reader, "").contains(written)
     });
     fs::write(dir.path().join("tokens"), format!("kim {OPERATOR} operate\n")).unwrap();
     fs::write(&users_file, format!("shop:{USER}\n")).unwrap();

@@ -1,4 +1,4 @@
-//! The story of two sidecars: one by itself, and one in front of it that forwards dead letters.
+//! The story of two sidecars: one by itself, and one in front of it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -105,7 +105,7 @@ impl Story {
         self.refuse();
         self.park();
         self.wait_for_an_hour();
-        self.forward();
+        self.bury();
         until("five records are pending", || {
             let answer = body(&self.sidecar.get("/api/v1/overview"));
             let overview: Value = serde_json::from_str(&answer).unwrap();
@@ -167,7 +167,7 @@ impl Story {
     }
 
     /// A dead letter of the sidecar in front ends in a topic of the other one.
-    fn forward(&self) {
+    fn bury(&self) {
         let letter = Rec::new("letter").header("x-retry-level", "-1");
         let mut client = Client::connect(self.in_front.addr);
         let answer = client.produce("front.retry.front", 0, plain(&[letter]));

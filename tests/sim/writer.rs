@@ -101,19 +101,19 @@ impl World {
             groups.map(|group| (group.clone(), self.model.releasable(group))).collect();
         let mut sent: Vec<SentBatch> = Vec::new();
         for batch in batches {
-            let mut later = due[&batch.pair.group].iter();
+            let mut later = due[batch.group()].iter();
             let id = |record| {
                 let (count, text) = redelivery(record);
                 later.find(|id| self.model.redelivery(**id) == (count, text.as_str())).copied()
             };
             let Some(ids) = batch.records.iter().map(id).collect() else {
-                return self.failed(("not due, or out of order", &due[&batch.pair.group], batch));
+                return self.failed(("not due, or out of order", &due[batch.group()], batch));
             };
-            let stream = self.model.topics[&batch.pair.group].stream;
+            let stream = self.model.topics[batch.group()].stream;
             sent.push(SentBatch { batch, ids, stream, base: None });
         }
         for (group, mut due) in due {
-            let of_group = sent.iter().filter(|one| one.batch.pair.group == group);
+            let of_group = sent.iter().filter(|one| *one.batch.group() == group);
             let mut ids: Vec<u64> = of_group.flat_map(|one| one.ids.clone()).collect();
             ids.sort_unstable();
             due.sort_unstable();
@@ -124,9 +124,9 @@ impl World {
         for one in sent {
             let SentBatch { batch, ids, .. } = &one;
             self.tell_story(|| {
-                format!("  partition {} of {}: {ids:?}", batch.partition.index, batch.pair.group)
+                format!("  partition {} of {}: {ids:?}", batch.partition(), batch.group())
             });
-            self.model.hand_over(&batch.pair.group, batch.partition.index, ids);
+            self.model.hand_over(batch.group(), index_of(batch), ids);
             self.sent.push(one);
         }
         Ok(())
@@ -135,11 +135,11 @@ impl World {
     /// Writes a batch into its topic, as that is now.
     pub fn write(&mut self, at: usize) {
         let SentBatch { batch, base, .. } = &mut self.sent[at];
-        let log = self.logs.get_mut(&batch.pair.group).unwrap();
-        let (end, _) = &mut log.partitions[usize::from(batch.partition.index)];
+        let log = self.logs.get_mut(batch.group()).unwrap();
+        let (end, _) = &mut log.partitions[usize::from(index_of(batch))];
         *base = Some(*end);
         for record in &batch.records {
-            let place = RetryPlace::in_stream(batch.partition.index, log.stream, *end);
+            let place = RetryPlace::in_stream(index_of(batch), log.stream, *end);
             let origin = record.headers.last("ORIGIN_MESSAGE_ID").flatten();
             let origin = origin.map(|text| str::from_utf8(&text).unwrap().parse().unwrap());
             let named = origin.map(|origin| (origin, redelivery(record).0));
@@ -152,7 +152,7 @@ impl World {
     /// Ends a batch; the nacks that waited for it are taken now.
     pub fn end(&mut self, at: usize, outcome: ReleaseOutcome) -> Result<(), Cut> {
         let SentBatch { batch, ids, stream, .. } = self.sent.remove(at);
-        let (group, partition) = (batch.pair.group.clone(), batch.partition.index);
+        let (group, partition) = (batch.group().clone(), index_of(&batch));
         let behind = self.model.release_ended(&group, (stream, partition), &ids, &outcome);
         self.in_question();
         if let Some(committed) = behind {
@@ -185,4 +185,9 @@ impl World {
         self.postponed.push(one);
         Ok(())
     }
+}
+
+/// The partition of a batch of retries.
+fn index_of(batch: &ReleaseBatch) -> u16 {
+    u16::try_from(batch.partition()).unwrap()
 }

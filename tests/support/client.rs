@@ -331,16 +331,14 @@ impl Client {
     /// Waits until the cluster has the dead letters of a group, and returns their number there.
     fn await_dead_letters(&mut self, topic: &str, group: &str) -> i64 {
         let admin = self.admin.unwrap();
-        let series = format!("reprise_dlq_records{{group=\"{group}\"}} ");
-        let metrics = super::get_at(admin, "/metrics");
-        let of_group = metrics.lines().find_map(|line| line.strip_prefix(&series));
-        let count: i64 = of_group.map_or(0, |count| count.parse().unwrap());
-        let mut found = 0;
         until("dead letters are in the cluster", || {
-            found = self.list_offset(topic, 0, -1).1.max(0);
-            found >= count
+            let told = super::get_at(admin, &format!("/api/v1/groups/{group}"));
+            // An unknown group has none.
+            let Some(body) = told.find('{').map(|at| &told[at..]) else { return true };
+            let told: serde_json::Value = serde_json::from_str(body).unwrap();
+            told["blocked"].as_u64().unwrap_or(0) == 0 || told["dead_letters_full"] == true
         });
-        found
+        self.list_offset(topic, 0, -1).1.max(0)
     }
 
     pub fn list_offset(&mut self, topic: &str, index: i32, at: i64) -> (i16, i64, i64) {

@@ -6,7 +6,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::until;
 
-/// The group whose first failure blocks the engine.
+/// The group whose first failure blocks the engine; in front of a cluster, a later nack of a dead
+/// letter does.
 pub const STUCK: &str = "stuck";
 /// The rules of that group. A dead letter of [`large`] fills over 80 % of its quota, which the
 /// engine's thread logs.
@@ -63,7 +64,8 @@ struct Pen;
 impl io::Write for Pen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        if text.contains("80 % of dead_letters.max_bytes") && text.contains("stuck") {
+        let lines = ["80 % of dead_letters.max_bytes", "a nack names a dead letter"];
+        if lines.iter().any(|line| text.contains(line)) && text.contains("stuck") {
             is_now(Line::Held);
             let line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
             drop(MOVED.wait_while(line, |line| *line != Line::LetGo));

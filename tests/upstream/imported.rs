@@ -1,6 +1,6 @@
 //! Imported dead letters: they are records of the cluster, too, and are redriven to their group.
 
-use crate::support::{Member, Rec, Server};
+use crate::support::{Member, Rec, Server, until};
 
 fn done(server: &Server, args: &[&str]) {
     let output = server.reprise(args);
@@ -18,12 +18,14 @@ fn an_imported_letter_is_redriven_before_a_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("letters.jsonl");
     let file = file.to_str().unwrap();
+    let dead = |server: &Server| server.json("/api/v1/groups/shop")["dead_letters"] == 1;
+    until("it is a dead letter", || dead(&source));
     done(&source, &["dlq", "export", "--out", file]);
     for _ in 0..2 {
         done(&target, &["dlq", "import", file, "--execute"]);
         target.restart();
+        until("it is imported", || dead(&target));
     }
-    assert_eq!(target.json("/api/v1/groups/shop")["dead_letters"], 1);
     let sent = source.client().read_all("reprise.dlq.shop").remove(0);
     let came = target.client().read_all("reprise.dlq.shop").remove(0);
     assert_eq!((came.key, came.value, came.headers), (sent.key, sent.value, sent.headers));

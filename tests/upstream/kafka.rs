@@ -9,23 +9,31 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use bytes::{Buf, Bytes};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
+use kafka_protocol::messages::delete_records_response::{
+    DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
+};
+use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
-    ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, HeartbeatResponse,
-    InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, MetadataResponse,
-    ProduceRequest, ProduceResponse,
+    ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
+    DeleteRecordsResponse, FetchRequest, FetchResponse, HeartbeatResponse, InitProducerIdRequest,
+    InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest,
+    MetadataResponse, ProduceRequest, ProduceResponse,
 };
-use reprise::wire::batch::Batch;
+use reprise::wire::batch::{Batch, BatchHeader, rebase};
 use reprise::wire::{RequestHead, decode, encode};
 
 use crate::broker::{Request, answer, broker, frame, request};
 use crate::door::{Door, Guest};
-use crate::support::Got;
-use crate::support::batch::unpack;
+use crate::support::batch::{plain, unpack};
 use crate::support::client::s;
+use crate::support::{Got, Rec};
 
 /// A handle of the cluster.
 #[derive(Clone)]
@@ -49,6 +57,12 @@ pub(crate) struct State {
     pub(crate) tokens: usize,
     /// Stored records, in order.
     pub(crate) taken: Vec<StoredRecord>,
+    /// The batches of each partition, at their offsets.
+    logs: BTreeMap<(String, i32), Vec<Bytes>>,
+    /// The first offset of each partition, if it is not 0.
+    starts: BTreeMap<(String, i32), i64>,
+    /// Reads are refused.
+    pub(crate) no_reads: bool,
     /// Batches that were sent again after they had been stored.
     pub(crate) known_again: usize,
     /// Faults of the next Produce requests.
@@ -119,6 +133,33 @@ impl Kafka {
         let state = self.state();
         let of = state.taken.iter().filter(|taken| taken.topic == topic);
         of.map(|taken| taken.record.text()).collect()
+    }
+
+    /// Somebody else writes a record into partition 0 of a topic.
+    pub(crate) fn write(&self, topic: &str, record: &Rec) {
+        let mut state = self.state();
+        let error = append(&mut state, topic, 0, &plain(std::slice::from_ref(record))).0;
+        assert_eq!(error, 0);
+    }
+
+    /// Deletes the records of partition 0 of a topic before an offset.
+    pub(crate) fn delete_records(&self, topic: &str, start: i64) {
+        self.state().starts.insert((topic.to_owned(), 0), start);
+    }
+
+    /// The first offset of partition 0 of a topic.
+    pub(crate) fn start_of(&self, topic: &str) -> i64 {
+        self.state().starts.get(&(topic.to_owned(), 0)).copied().unwrap_or(0)
+    }
+
+    /// Deletes a topic with its records.
+    pub(crate) fn delete(&self, topic: &str) {
+        let mut state = self.state();
+        state.topics.remove(topic);
+        state.logs.retain(|(known, _), _| known != topic);
+        state.starts.retain(|(known, _), _| known != topic);
+        state.sequences.retain(|(known, ..), _| known != topic);
+        state.taken.retain(|taken| taken.topic != topic);
     }
 
     /// Number of requests of this API.
@@ -198,25 +239,29 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
                 Some(Fault::Error(_)) | None => encode(&head, &told),
             }
         }
+        1 => encode(&head, &fetch(&state, &decode(&head).unwrap())),
+        2 => encode(&head, &list_offsets(&state, &decode(&head).unwrap())),
+        21 => encode(&head, &delete_records(&mut state, &decode(&head).unwrap())),
         19 => encode(&head, &create(&mut state, &decode(&head).unwrap())),
-        22 => {
-            let mut told = InitProducerIdResponse::default();
-            state.next_id += 1;
-            let asked: InitProducerIdRequest = decode(&head).unwrap();
-            if asked.transactional_id.is_some() {
-                told.error_code = 42;
-            } else if let Some(fault) = state.id_faults.pop_front() {
-                told.error_code = fault;
-            } else if state.no_ids {
-                told.error_code = 31;
-            } else {
-                told.producer_id = state.next_id.into();
-            }
-            encode(&head, &told)
-        }
+        22 => encode(&head, &producer_id(&mut state, &decode(&head).unwrap())),
         _ => return None,
     };
     Some(frame.unwrap()[8..].to_vec())
+}
+
+fn producer_id(state: &mut State, asked: &InitProducerIdRequest) -> InitProducerIdResponse {
+    let mut told = InitProducerIdResponse::default();
+    state.next_id += 1;
+    if asked.transactional_id.is_some() {
+        told.error_code = 42;
+    } else if let Some(fault) = state.id_faults.pop_front() {
+        told.error_code = fault;
+    } else if state.no_ids {
+        told.error_code = 31;
+    } else {
+        told.producer_id = state.next_id.into();
+    }
+    told
 }
 
 fn produce(state: &mut State, fault: Option<&Fault>, asked: &ProduceRequest) -> ProduceResponse {
@@ -229,9 +274,9 @@ fn produce(state: &mut State, fault: Option<&Fault>, asked: &ProduceRequest) -> 
         for data in &asked.partition_data {
             let mut told = PartitionProduceResponse::default();
             told.index = data.index;
-            told.error_code = match fault {
-                Some(Fault::Error(code)) => *code,
-                _ if state.short.contains(&data.index) => 19,
+            (told.error_code, told.base_offset) = match fault {
+                Some(Fault::Error(code)) => (*code, -1),
+                _ if state.short.contains(&data.index) => (19, -1),
                 _ => append(state, &asked.name, data.index, data.records.as_ref().unwrap()),
             };
             topic.partition_responses.push(told);
@@ -241,37 +286,113 @@ fn produce(state: &mut State, fault: Option<&Fault>, asked: &ProduceRequest) -> 
     answer
 }
 
-/// Stores a batch once for each sequence number. Returns the error code.
-fn append(state: &mut State, topic: &str, partition: i32, bytes: &Bytes) -> i16 {
+/// Stores a batch once for each sequence number. Returns the error code, and the offset of the
+/// first record.
+fn append(state: &mut State, topic: &str, partition: i32, bytes: &Bytes) -> (i16, i64) {
     if state.topics.get(topic).is_none_or(|partitions| partition >= *partitions) {
-        return 3;
+        return (3, -1);
     }
     let batch = Batch::parse(bytes).unwrap();
     batch.check_crc().unwrap();
     let header = &batch.header;
     if state.batch_bytes_max.is_some_and(|most| bytes.len() > most) {
-        return 10;
+        return (10, -1);
     }
     if header.producer_id >= 0 {
         let place = (topic.to_owned(), partition, header.producer_id);
         let next = state.sequences.get(&place).copied().unwrap_or(0);
         if header.last_sequence() + 1 == next {
             state.known_again += 1;
-            return 0;
+            let count = i64::from(header.last_offset_delta) + 1;
+            return (0, end_of(&state.logs[&(topic.to_owned(), partition)]) - count);
         }
         if header.base_sequence != next {
-            return 45;
+            return (45, -1);
         }
         state.sequences.insert(place, header.last_sequence() + 1);
     }
     let records = unpack(bytes).into_iter();
     let topic = topic.to_owned();
+    let log = state.logs.entry((topic.clone(), partition)).or_default();
+    let base = end_of(log);
+    let mut placed = bytes.to_vec();
+    rebase(&mut placed, base, 0).unwrap();
+    log.push(placed.into());
     state.taken.extend(records.map(|record| StoredRecord {
         topic: topic.clone(),
         partition,
         record,
     }));
-    0
+    (0, base)
+}
+
+fn end_of(log: &[Bytes]) -> i64 {
+    log.last().map_or(0, |batch| BatchHeader::parse(batch).unwrap().last_offset() + 1)
+}
+
+fn fetch(state: &State, asked: &FetchRequest) -> FetchResponse {
+    let mut answer = FetchResponse::default();
+    for topic in &asked.topics {
+        let mut told = FetchableTopicResponse::default();
+        told.topic = topic.topic.clone();
+        for of in &topic.partitions {
+            let mut data = PartitionData::default();
+            data.partition_index = of.partition;
+            let place = (topic.topic.to_string(), of.partition);
+            let log = state.logs.get(&place).map_or(&[][..], Vec::as_slice);
+            let end = end_of(log);
+            let start = state.starts.get(&place).copied().unwrap_or(0);
+            (data.high_watermark, data.last_stable_offset) = (end, end);
+            data.log_start_offset = start;
+            data.error_code = match of.fetch_offset {
+                _ if state.no_reads => 29,
+                _ if !state.topics.contains_key(&place.0) => 3,
+                offset if offset < start || end < offset => 1,
+                _ => 0,
+            };
+            let is_wanted = |batch: &&Bytes| {
+                BatchHeader::parse(batch).unwrap().last_offset() >= of.fetch_offset
+            };
+            let found: Vec<Bytes> = log.iter().filter(is_wanted).cloned().collect();
+            data.records = (data.error_code == 0).then(|| found.concat().into());
+            told.partitions.push(data);
+        }
+        answer.responses.push(told);
+    }
+    answer
+}
+
+fn list_offsets(state: &State, asked: &ListOffsetsRequest) -> ListOffsetsResponse {
+    let mut answer = ListOffsetsResponse::default();
+    for topic in &asked.topics {
+        let mut told = ListOffsetsTopicResponse::default();
+        told.name = topic.name.clone();
+        for of in &topic.partitions {
+            let mut partition = ListOffsetsPartitionResponse::default();
+            partition.partition_index = of.partition_index;
+            let place = (topic.name.to_string(), of.partition_index);
+            let end = state.logs.get(&place).map_or(0, |log| end_of(log));
+            let start = state.starts.get(&place).copied().unwrap_or(0);
+            partition.offset = if of.timestamp == -2 { start } else { end };
+            told.partitions.push(partition);
+        }
+        answer.topics.push(told);
+    }
+    answer
+}
+
+fn delete_records(state: &mut State, asked: &DeleteRecordsRequest) -> DeleteRecordsResponse {
+    let mut answer = DeleteRecordsResponse::default();
+    for topic in &asked.topics {
+        let mut told = DeleteRecordsTopicResult::default();
+        told.name = topic.name.clone();
+        for of in &topic.partitions {
+            state.starts.insert((topic.name.to_string(), of.partition_index), of.offset);
+            told.partitions.push(DeleteRecordsPartitionResult::default());
+        }
+        answer.topics.push(told);
+    }
+    answer
 }
 
 fn create(state: &mut State, asked: &CreateTopicsRequest) -> CreateTopicsResponse {
@@ -296,7 +417,7 @@ fn create(state: &mut State, asked: &CreateTopicsRequest) -> CreateTopicsRespons
 
 fn versions(state: &State) -> ApiVersionsResponse {
     let mut answer = ApiVersionsResponse::default();
-    let mut keys = vec![(0, 3, 9), (3, 0, 12), (18, 0, 4), (19, 0, 5)];
+    let mut keys = vec![(0, 3, 9), (1, 4, 11), (2, 1, 6), (3, 0, 12), (18, 0, 4), (19, 0, 5)];
     if let Some(door) = &state.door {
         keys.extend([(17, 0, 1), (36, 0, door.version)]);
     }

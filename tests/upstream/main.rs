@@ -9,9 +9,9 @@ mod support;
 
 mod anew;
 mod broker;
+mod dead_letters;
 mod door;
 mod faults;
-mod forwarding;
 mod groups;
 mod healthy;
 mod imported;

@@ -23,14 +23,20 @@ fn shop() -> (Kafka, Server) {
 
 /// Makes a dead letter of a group.
 fn bury(server: &Server, group: &str, value: &str) {
+    let before = dead_of(server, group);
     let record = Rec { key: None, ..Rec::new(value) }.header("x-retry-level", "-1");
     let request = produce_request(&format!("reprise.retry.{group}"), 0, plain(&[record]), -1);
     let answer = server.client().call(9, &request);
     assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    until("it is a dead letter", || dead_of(server, group) > before);
 }
 
 fn dead(server: &Server) -> usize {
-    let found = server.json("/api/v1/dead-letters?group=shop&state=dead");
+    dead_of(server, "shop")
+}
+
+fn dead_of(server: &Server, group: &str) -> usize {
+    let found = server.json(&format!("/api/v1/dead-letters?group={group}&state=dead"));
     found["items"].as_array().unwrap().len()
 }
 
@@ -115,10 +121,10 @@ fn a_deleted_topic_is_not_made_again() {
 #[test]
 fn a_refused_record_holds_up_no_other_one() {
     let (kafka, server) = shop();
-    kafka.state().batch_bytes_max = Some(20_000);
     kafka.state().topics.insert("parking".to_owned(), 1);
     bury(&server, "shop", &"x".repeat(30_000));
     bury(&server, "shop", "order-9");
+    kafka.state().batch_bytes_max = Some(20_000);
     start_job(&server);
     until_job(&server, "done");
     let job = server.json("/api/v1/jobs/1");

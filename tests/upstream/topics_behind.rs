@@ -218,3 +218,25 @@ fn a_killed_sidecar_loses_no_retry_and_repeats_none() {
     commit(&mut member, &at);
     until("the end of both", || again.pending("shop").is_empty());
 }
+
+#[test]
+fn committed_retries_are_deleted_from_their_topic_after_a_day() {
+    let cluster = Server::alone();
+    let yaml = "retry: {levels: 20ms, partitions: 2}";
+    let server = Server::told_in_front_of(cluster.addr(), yaml);
+    let mut member = member(&server);
+    member.client.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
+    let mut at = BTreeMap::new();
+    for (offset, value) in [(0, "a"), (1, "b")] {
+        let nacked = member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new(value));
+        assert_eq!(nacked.error_code, 0);
+        server.pass(20);
+        retries(&mut member, &mut at, 1);
+    }
+    commit(&mut member, &at);
+    let start = |partition| cluster.client().list_offset(RETRY, partition, -2).1;
+    until("they are deleted", || {
+        server.pass(3_600_000);
+        at.iter().all(|(partition, end)| start(*partition) == *end)
+    });
+}

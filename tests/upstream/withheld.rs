@@ -61,7 +61,7 @@ fn a_refused_commit_leaves_the_withheld_record() {
     assert_eq!(dead_letters(&sidecar), 0);
     member.generation = generation;
     assert_eq!(member.commit("orders", 0, 2), 0);
-    assert_eq!(dead_letters(&sidecar), 1);
+    until("it is a dead letter", || dead_letters(&sidecar) == 1);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_refused_offset_of_a_transaction_leaves_the_withheld_record() {
     assert_eq!(commit(&refused), ResponseError::OffsetMetadataTooLarge.code());
     assert_eq!(dead_letters(&sidecar), 0);
     assert_eq!(commit(&request), 0);
-    assert_eq!(dead_letters(&sidecar), 1);
+    until("it is a dead letter", || dead_letters(&sidecar) == 1);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_marker_of_a_fenced_member_sends_no_nack() {
     assert_eq!(dead_letters(&sidecar), 0);
     member.generation = generation;
     assert_eq!(commit(&mut member), 0);
-    assert_eq!(dead_letters(&sidecar), 1);
+    until("it is a dead letter", || dead_letters(&sidecar) == 1);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_fenced_producer_leaves_the_withheld_record() {
     assert_eq!(dead_letters(&sidecar), 0);
     let commit_last = commit(&mut producer);
     assert_eq!(commit_last(&mut producer), 0);
-    assert_eq!(dead_letters(&sidecar), 1);
+    until("it is a dead letter", || dead_letters(&sidecar) == 1);
 }
 
 #[test]

@@ -136,8 +136,10 @@ pub struct GroupView {
     pub refusal: Option<String>,
     /// Bytes of these dead letters.
     pub dead_letter_bytes: u64,
-    /// The forwarding of dead letters to the cluster; absent when they stay here.
-    pub forward: Option<ForwardView>,
+    /// An exhausted record has no room among the dead letters.
+    pub dead_letters_full: bool,
+    /// The reason why dead letters do not reach their topic in the cluster.
+    pub letter_trouble: Option<String>,
     pub offsets: Vec<OffsetView>,
     /// Advice for the operator, a sentence each; [`GroupView::advise`] adds to it.
     pub advice: Vec<String>,
@@ -150,19 +152,6 @@ pub struct ElsewhereView {
     pub members: u64,
     /// The number of them that subscribe to the retry topic.
     pub subscribed: u64,
-}
-
-/// The forwarding of dead letters to the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ForwardView {
-    /// The topic in the cluster.
-    pub topic: String,
-    /// Dead letters that the cluster has not stored yet.
-    pub pending: u64,
-    /// Dead letters that the cluster refused for their content; they are kept here.
-    pub refused: u64,
-    /// The reason why forwarding has stopped; absent while it works.
-    pub trouble: Option<String>,
 }
 
 /// One member of a group.

@@ -11,6 +11,7 @@ use crate::engine::command::{EntryState, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
+use crate::engine::kind;
 use crate::engine::letters::dead_letter::entry_of;
 use crate::engine::operator::Operator;
 use crate::engine::store::Store;
@@ -41,6 +42,12 @@ struct DeleteLetters {
     by: Operator,
 }
 
+/// Asks for the end of the first letters that may be deleted.
+struct FindEnd {
+    topic: TopicName,
+    bound: Bound,
+}
+
 /// The topic after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DeletedLetters {
@@ -68,10 +75,8 @@ impl Engine {
         group: &GroupId,
         oldest: WallMs,
     ) -> Result<u64, EngineError> {
-        let why = "older than retry.dead_letters.retention".to_owned();
-        let by = Operator { name: RETENTION.to_owned(), peer: String::new(), why };
         let topic = self.render.dead_letter_topic(group);
-        Ok(self.delete_up_to(&topic, Bound::Time(oldest), by).await?.1)
+        Ok(self.delete_up_to(&topic, Bound::Time(oldest), by_retention()).await?.1)
     }
 
     /// Deletes the first letters of each topic, as far as they were settled before `oldest`.
@@ -85,6 +90,32 @@ impl Engine {
             }
         }
         Ok(deleted)
+    }
+
+    /// The offset behind the first letters that died before `oldest`; `None`: there are none.
+    pub async fn expired_end(
+        &self,
+        topic: &TopicName,
+        oldest: WallMs,
+    ) -> Result<Option<i64>, EngineError> {
+        let find = FindEnd { topic: topic.clone(), bound: Bound::Time(oldest) };
+        Ok(self.call_at_once(find).await?.0)
+    }
+
+    /// The offset behind the first letters that were settled before `oldest`; `None`: there are
+    /// none.
+    pub async fn settled_end(
+        &self,
+        topic: &TopicName,
+        oldest: WallMs,
+    ) -> Result<Option<i64>, EngineError> {
+        let find = FindEnd { topic: topic.clone(), bound: Bound::Settled(oldest) };
+        Ok(self.call_at_once(find).await?.0)
+    }
+
+    /// Deletes the letters before an offset, past their retention. Returns their number.
+    pub async fn letters_expired(&self, topic: &TopicName, end: i64) -> Result<u64, EngineError> {
+        Ok(self.delete_up_to(topic, Bound::Offset(end), by_retention()).await?.1)
     }
 
     async fn delete_up_to(
@@ -105,6 +136,26 @@ impl Engine {
     }
 }
 
+fn by_retention() -> Operator {
+    let why = "older than retry.dead_letters.retention".to_owned();
+    Operator { name: RETENTION.to_owned(), peer: String::new(), why }
+}
+
+impl Request for FindEnd {
+    type Answer = Option<i64>;
+
+    fn run(self, driver: &mut Driver) -> Result<Option<i64>, EngineError> {
+        let found = driver.render.letters(&driver.journal, &self.topic);
+        let Some((stream, bounds)) = found.filter(|(_, of)| of.start < of.visible_end) else {
+            return Ok(None);
+        };
+        let read = driver.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
+        let store = driver.ledger.store();
+        let step = read.iter().take_while(|batch| self.bound.admits(batch, store));
+        Ok(step.take(OPERATE_MAX).last().map(|last| self.bound.end(last)))
+    }
+}
+
 impl Request for DeleteLetters {
     type Answer = DeletedLetters;
 
@@ -120,7 +171,9 @@ impl Request for DeleteLetters {
 
 impl Bound {
     fn admits(self, batch: &StreamBatch, store: &Store) -> bool {
+        let is_gap = batch.kind == kind::LETTER_GAP;
         match (self, entry_of(batch)) {
+            (Self::Settled(_) | Self::Time(_), _) if is_gap => true,
             (Self::Offset(up_to), _) => batch.base_offset < up_to,
             (Self::Settled(oldest), Some(letter)) => is_settled(&letter, store, oldest),
             // A client produced this record.

@@ -182,7 +182,7 @@ impl Request for FindGroup {
     fn run(self, driver: &mut Driver) -> Result<Option<GroupSummary>, EngineError> {
         let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
         let is_known = self.group.as_str() != DELAYED && store.has_group(&self.group);
-        Ok(is_known.then(|| GroupSummary::of((store, &driver.mover), &self.group, now)))
+        Ok(is_known.then(|| GroupSummary::of(driver, &self.group, now)))
     }
 }
 
@@ -190,8 +190,8 @@ impl Request for FindBlocked {
     type Answer = BTreeMap<EntryId, String>;
 
     fn run(self, driver: &mut Driver) -> Result<BTreeMap<EntryId, String>, EngineError> {
-        let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
-        Ok(group_summary::blocked((store, &driver.mover), &self.group, now))
+        let now = driver.clock.now().wall;
+        Ok(group_summary::blocked(driver, &self.group, now))
     }
 }
 
@@ -202,6 +202,6 @@ impl Request for ListGroups {
         let now = driver.clock.now().wall;
         let store = driver.ledger.store();
         let groups = store.group_ids().into_iter().filter(|group| group.as_str() != DELAYED);
-        Ok(groups.map(|group| GroupSummary::of((store, &driver.mover), &group, now)).collect())
+        Ok(groups.map(|group| GroupSummary::of(driver, &group, now)).collect())
     }
 }

@@ -1,5 +1,6 @@
 //! Dead letters as a batch of the log has them.
 
+use crate::engine::kind;
 use crate::journal::StreamBatch;
 use crate::retry::{Entry, Fact, decode_fact};
 use crate::wire::batch::{Batch, RawRecord, RecordError, RecordView, records};
@@ -63,6 +64,10 @@ impl DeadLetter {
 impl Letters {
     /// Reads the rest of a batch from `self.end` on; false when `room` is used up.
     pub(super) fn read(&mut self, batch: &StreamBatch, room: &mut usize) -> bool {
+        if batch.kind == kind::LETTER_GAP {
+            self.end = batch.end();
+            return true;
+        }
         let read = DeadLetter::of_batch(batch, self.end).and_then(|letters| {
             for letter in letters {
                 let letter = letter?;
@@ -98,7 +103,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::engine::kind;
     use crate::wire::batch::{Headers, TimestampType, produce_batch};
 
     fn batch(base_offset: i64, values: &[usize]) -> StreamBatch {

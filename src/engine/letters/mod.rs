@@ -1,12 +1,14 @@
-//! Reads of dead letters, for the admin port and for forwarding to the upstream cluster.
+//! Dead letters: reads for the admin port, and topics of the cluster behind.
 //!
 //! A small batch may decompress to many bytes or records, so each read is bounded by its bytes in
 //! memory.
 
 pub(super) mod dead_letter;
 pub(super) mod final_log;
-pub(super) mod forward_progress;
+pub(super) mod following;
 pub(super) mod quota_levels;
+pub(super) mod sending;
+pub(super) mod sent_letters;
 pub(super) mod start_names;
 
 use crate::engine::error::EngineError;

@@ -36,7 +36,10 @@ impl Fill {
             return;
         };
         let bytes = ledger.store().dead_letter_bytes(group);
-        let held = ledger.counts(group).of(StateKind::Blocked);
+        // In front of a cluster a record is blocked on its way as well.
+        let waits_for_room = !ledger.policies().has_letters_behind() || !ledger.has_room(group, 0);
+        let blocked = ledger.counts(group).of(StateKind::Blocked);
+        let held = if waits_for_room { blocked } else { 0 };
         let level = level(bytes, bytes_max, held);
         if !self.rises(group, level) {
             return;

@@ -20,10 +20,9 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-#[cfg(test)]
-pub(super) use crate::engine::mover::releasing::FULL_MS;
-pub(super) use crate::engine::mover::releasing::{SLICE_BYTES, UNSERVED_MS};
-pub(super) use crate::engine::mover::scan::{NextSlice, Scan};
+pub(super) use crate::engine::mover::scan::{
+    BUSY_MS, FULL_MS, NextSlice, SLICE_BYTES, Scan, UNSERVED_MS,
+};
 use crate::engine::mover::unserved_runs::UnservedRuns;
 pub(in crate::engine) use crate::engine::mover::unserved_runs::UnservedSources;
 use crate::engine::mover::window::ReleaseWindow;

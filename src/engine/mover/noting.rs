@@ -6,11 +6,11 @@ use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::mover::release_queue::{ReleaseBatch, ReleaseOutcome};
-use crate::engine::mover::releasing::{FULL_MS, Slice, UNSERVED_MS};
-use crate::engine::mover::scan::NextSlice;
+use crate::engine::mover::release_queue::{ReleaseBatch, ReleaseOutcome, ReleaseTarget};
+use crate::engine::mover::releasing::Slice;
+use crate::engine::mover::scan::{FULL_MS, NextSlice, UNSERVED_MS};
 use crate::engine::mover::{Mover, RetryTopic, RetryTopicPlace};
-use crate::model::{GroupId, Moment, Origin, RetryPair, RetryPartition};
+use crate::model::{GroupId, Moment, Origin, RetryPair, RetryPartition, TopicName};
 use crate::retry::{Entries, Fact, LedgerInput, Nack, NackTarget, StateKind};
 use crate::wire::batch::RawRecord;
 
@@ -18,6 +18,8 @@ use crate::wire::batch::RawRecord;
 const SEEN_MS: u64 = 5_000;
 
 struct UnseenTopics;
+
+struct RetryCommits;
 
 /// The end of a batch.
 struct ReleaseEnd {
@@ -37,6 +39,11 @@ impl Engine {
         self.call_at_once(UnseenTopics).await.map(|(topics, _)| topics).unwrap_or_default()
     }
 
+    /// The committed offset of each partition of a retry topic in the cluster behind.
+    pub async fn retry_commits(&self) -> Vec<(TopicName, i32, i64)> {
+        self.call_at_once(RetryCommits).await.map(|(commits, _)| commits).unwrap_or_default()
+    }
+
     /// Notes the end of a batch.
     pub fn release_ended(&self, batch: ReleaseBatch, outcome: ReleaseOutcome) {
         self.report(ReleaseEnd { batch, outcome });
@@ -50,6 +57,21 @@ impl Request for ReleaseEnd {
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         driver.end_release(self)
+    }
+}
+
+impl Request for RetryCommits {
+    type Answer = Vec<(TopicName, i32, i64)>;
+
+    fn run(self, driver: &mut Driver) -> Result<Self::Answer, EngineError> {
+        let groups = driver.mover.groups.values();
+        let behind = groups.filter(|topics| topics.place == RetryTopicPlace::Behind);
+        let topics = behind.flat_map(|topics| &topics.topics);
+        let commits = topics.flat_map(|topic| {
+            let partitions = (0..).zip(&topic.partitions);
+            partitions.map(|(index, of)| (topic.name.clone(), index, of.committed))
+        });
+        Ok(commits.collect())
     }
 }
 
@@ -124,9 +146,8 @@ impl Driver {
             topics.sent.insert(id, partition);
             let Some(topic) = topics.topic_of(partition) else { continue };
             let batch = batches.entry(partition).or_insert_with(|| ReleaseBatch {
-                pair: topic.pair.clone(),
+                target: ReleaseTarget::Retries(topic.pair.clone(), partition),
                 topic: topic.name.clone(),
-                partition,
                 records: Vec::new(),
                 ids: Vec::new(),
                 bytes: released.get(&partition).map_or(0, |(_, bytes)| *bytes),
@@ -141,43 +162,53 @@ impl Driver {
 
     fn end_release(&mut self, end: ReleaseEnd) -> Result<(), EngineError> {
         let ReleaseEnd { batch, outcome } = end;
-        let noted = self.note_release(&batch, outcome);
+        let ended = batch.group().clone();
+        let noted = match &batch.target {
+            ReleaseTarget::Retries(_, partition) => {
+                self.note_release((&ended, *partition), &batch, outcome)
+            }
+            ReleaseTarget::Letters(_) => {
+                self.end_letters(&ended, &batch, outcome);
+                Ok(())
+            }
+        };
         let postponed = std::mem::take(&mut self.postponed);
         for (group, command) in postponed {
-            if group == batch.pair.group {
+            if group == ended {
                 self.take_command(command);
             } else {
                 self.postponed.push((group, command));
             }
         }
-        self.mover.wake(&batch.pair.group);
+        self.mover.wake(&ended);
         noted
     }
 
     fn note_release(
         &mut self,
+        (group, partition): (&GroupId, RetryPartition),
         batch: &ReleaseBatch,
         outcome: ReleaseOutcome,
     ) -> Result<(), EngineError> {
         let now = self.clock.now();
-        let Some(topics) = self.mover.groups.get_mut(&batch.pair.group) else { return Ok(()) };
+        let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(()) };
         // A lost topic's batch may end when its retries are on their way into the next topic.
         for id in &batch.ids {
-            if topics.sent.get(id) == Some(&batch.partition) {
+            if topics.sent.get(id) == Some(&partition) {
                 topics.sent.remove(id);
             }
         }
-        let Some(of) = topics.partition_mut(batch.partition) else { return Ok(()) };
+        let Some(of) = topics.partition_mut(partition) else { return Ok(()) };
         of.is_sending = false;
         of.alone = of.alone.saturating_sub(batch.ids.len());
         match outcome {
-            ReleaseOutcome::Written { base } => self.note_written(batch, base),
+            ReleaseOutcome::Written { base } => self.note_written((group, partition), batch, base),
             ReleaseOutcome::Later => {
                 topics.scan.set_next(now.mono, NextSlice::Pause(FULL_MS));
                 Ok(())
             }
             ReleaseOutcome::Refused(why) => {
-                self.note_refused(batch, why, now);
+                self.note_refused((group, partition), batch, why, now);
                 Ok(())
             }
             ReleaseOutcome::Denied(why) => {
@@ -191,8 +222,13 @@ impl Driver {
         }
     }
 
-    fn note_written(&mut self, batch: &ReleaseBatch, base: i64) -> Result<(), EngineError> {
-        let delivery = |offset| batch.partition.at(offset);
+    fn note_written(
+        &mut self,
+        (group, partition): (&GroupId, RetryPartition),
+        batch: &ReleaseBatch,
+        base: i64,
+    ) -> Result<(), EngineError> {
+        let delivery = |offset| partition.at(offset);
         let mut facts: Vec<Fact> = Vec::with_capacity(batch.ids.len());
         let mut end = base;
         for id in &batch.ids {
@@ -200,33 +236,35 @@ impl Driver {
             end = end.saturating_add(1);
         }
         self.persist(&facts, &[], Vec::new())?;
-        let Some(topics) = self.mover.groups.get_mut(&batch.pair.group) else { return Ok(()) };
+        let Some(topics) = self.mover.groups.get_mut(group) else { return Ok(()) };
         for id in &batch.ids {
             topics.scan.released(*id);
         }
-        topics.released(batch.partition, end.saturating_sub(1), batch.bytes);
-        let Some(of) = topics.partition_mut(batch.partition) else { return Ok(()) };
+        topics.released(partition, end.saturating_sub(1), batch.bytes);
+        let Some(of) = topics.partition_mut(partition) else { return Ok(()) };
         of.end = end;
         let committed = of.committed;
         // The group may have committed past the retries before they were noted.
-        if committed > base {
-            self.commit_retries(&batch.pair.group, delivery(committed))
-        } else {
-            Ok(())
-        }
+        if committed > base { self.commit_retries(group, delivery(committed)) } else { Ok(()) }
     }
 
     /// The cluster refuses a batch: its retries are sent alone, and a single one waits.
-    fn note_refused(&mut self, batch: &ReleaseBatch, why: String, now: Moment) {
-        let Some(topics) = self.mover.groups.get_mut(&batch.pair.group) else { return };
+    fn note_refused(
+        &mut self,
+        (group, partition): (&GroupId, RetryPartition),
+        batch: &ReleaseBatch,
+        why: String,
+        now: Moment,
+    ) {
+        let Some(topics) = self.mover.groups.get_mut(group) else { return };
         if let [id] = batch.ids.as_slice() {
             tracing::warn!(
-                group = %batch.pair.group, topic = %batch.topic, entry = %id, %why,
+                %group, topic = %batch.topic, entry = %id, %why,
                 "R0430 the cluster refuses a due retry: it waits and is tried again every 30 s; \
                  change the topic"
             );
             topics.scan.set_aside(*id, now.mono.plus(UNSERVED_MS), why);
-        } else if let Some(of) = topics.partition_mut(batch.partition) {
+        } else if let Some(of) = topics.partition_mut(partition) {
             of.alone = batch.ids.len();
         }
     }

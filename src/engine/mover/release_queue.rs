@@ -1,32 +1,58 @@
-//! Batches of due retries for topics of the cluster behind.
+//! Batches of due retries and of dead letters for topics of the cluster behind.
 //!
 //! ```text
-//! slice ──▶ queue ──▶ the server's writer ──▶ retry topic ──▶ noted in the log (`noting.rs`)
+//! slice ──▶ queue ──▶ the server's writer ──▶ topic ──▶ noted in the log (`noting.rs`)
 //! ```
 //! **Invariant:** a partition has one batch on its way, so the offsets of its retries are known and
 //! in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::model::{EntryId, RetryPair, RetryPartition, TopicName};
+use crate::model::{EntryId, GroupId, RetryPair, RetryPartition, TopicName};
 use crate::wire::batch::RawRecord;
 
 /// Batches that wait for the writer; a batch has at most 1 MiB or one record.
 const BATCHES_MAX: usize = 16;
 
-/// Due retries for one partition of a retry topic.
+/// The destination of a batch.
+#[derive(Clone, Debug)]
+pub enum ReleaseTarget {
+    /// A partition of the pair's retry topic.
+    Retries(RetryPair, RetryPartition),
+    /// The dead-letter topic of the group.
+    Letters(GroupId),
+}
+
+/// Records for one partition of a topic.
 #[derive(Debug)]
 pub struct ReleaseBatch {
-    pub pair: RetryPair,
+    pub target: ReleaseTarget,
     pub topic: TopicName,
-    pub partition: RetryPartition,
-    /// The records with the headers of their delivery.
+    /// The records with the sidecar's headers.
     pub records: Vec<RawRecord>,
-    pub(super) ids: Vec<EntryId>,
-    pub(super) bytes: u64,
+    pub(in crate::engine) ids: Vec<EntryId>,
+    pub(in crate::engine) bytes: u64,
+}
+
+impl ReleaseBatch {
+    pub fn group(&self) -> &GroupId {
+        match &self.target {
+            ReleaseTarget::Retries(pair, _) => &pair.group,
+            ReleaseTarget::Letters(group) => group,
+        }
+    }
+
+    pub fn partition(&self) -> i32 {
+        match &self.target {
+            ReleaseTarget::Retries(_, partition) => i32::from(partition.index),
+            // A dead-letter topic has one partition.
+            ReleaseTarget::Letters(_) => 0,
+        }
+    }
 }
 
 /// The end of a batch.
@@ -46,14 +72,38 @@ pub enum ReleaseOutcome {
 pub(in crate::engine) struct ReleaseQueue {
     batches: Mutex<VecDeque<ReleaseBatch>>,
     arrived: Notify,
+    letters: Notify,
+    /// Batches of dead letters that have ended.
+    letters_ended: AtomicU64,
+    troubles: Mutex<BTreeMap<GroupId, String>>,
 }
 
 impl ReleaseQueue {
-    pub(super) fn is_full(&self) -> bool {
+    /// A batch of dead letters has ended. Returns their number so far.
+    pub(in crate::engine) fn end_letters(&self) -> u64 {
+        self.letters.notify_one();
+        self.letters_ended.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The number of batches of dead letters that have ended.
+    pub(in crate::engine) fn count_ended(&self) -> u64 {
+        self.letters_ended.load(Ordering::SeqCst)
+    }
+
+    pub(in crate::engine) async fn wait_for_letters(&self) {
+        self.letters.notified().await;
+    }
+
+    /// The reasons why dead letters do not reach their topic, by group.
+    pub(in crate::engine) fn troubles(&self) -> MutexGuard<'_, BTreeMap<GroupId, String>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::engine) fn is_full(&self) -> bool {
         self.lock().len() >= BATCHES_MAX
     }
 
-    pub(super) fn put(&self, batch: ReleaseBatch) {
+    pub(in crate::engine) fn put(&self, batch: ReleaseBatch) {
         self.lock().push_back(batch);
         self.arrived.notify_one();
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::engine::arrival::Arrival;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
-use crate::engine::mover::scan::NextSlice;
+use crate::engine::mover::scan::{BUSY_MS, FULL_MS, NextSlice, SLICE_BYTES, UNSERVED_MS};
 use crate::engine::mover::{RetryPartitionLog, RetryTopic};
 use crate::engine::store::DueEntry;
 use crate::journal::{AppendError, NewEntry, StreamId};
@@ -18,14 +18,6 @@ use crate::wire::partitioner::partition_of;
 
 /// Retries released in one atomic group; other work runs in between.
 const SLICE_RECORDS: usize = 256;
-/// Bytes of a slice; only its first record may exceed them.
-pub(in crate::engine) const SLICE_BYTES: u64 = 1 << 20;
-/// Pause between tries while the disk is full.
-pub(in crate::engine) const FULL_MS: u64 = 1_000;
-/// Pause between tries while the disk cannot keep up.
-pub(super) const BUSY_MS: u64 = 10;
-/// Pause after a record that cannot be read, or that its topic does not take.
-pub(in crate::engine) const UNSERVED_MS: u64 = 30_000;
 
 impl Driver {
     /// Releases a slice of each group with due retries.

@@ -3,11 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::mover::releasing::{BUSY_MS, FULL_MS};
 use crate::engine::store::DueEntry;
 use crate::journal::AppendError;
 use crate::model::{EntryId, MonoMs, RetryPartition};
 
+/// Bytes of a slice; only its first record may exceed them.
+pub(in crate::engine) const SLICE_BYTES: u64 = 1 << 20;
+/// Pause between tries while the disk is full.
+pub(in crate::engine) const FULL_MS: u64 = 1_000;
+/// Pause between tries while the disk cannot keep up.
+pub(in crate::engine) const BUSY_MS: u64 = 10;
+/// Pause after a record that cannot be read, or that its topic does not take.
+pub(in crate::engine) const UNSERVED_MS: u64 = 30_000;
 /// Retries whose partition is remembered, so that a later pass need not read their records.
 const PLACES_MAX: usize = 1 << 16;
 /// Retries that are set aside; with more, the pass waits.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::releasing::FULL_MS;
+use super::FULL_MS;
 use super::window::WINDOW;
 use super::*;
 use crate::clock::{Clock, Hand};

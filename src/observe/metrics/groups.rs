@@ -113,20 +113,6 @@ impl Metrics {
         self.add(&names::DLQ_RECORDS_TOTAL, &[group, topic, reason], 1);
     }
 
-    /// The upstream cluster stored `n` dead letters.
-    pub fn dead_letters_forwarded(&self, group: &str, n: u64) {
-        let group = self.group(&names::DLQ_FORWARDED, group);
-        self.add(&names::DLQ_FORWARDED, &[group], n);
-    }
-
-    /// The upstream cluster stored no dead letters; `error` is a Kafka error or one of
-    /// `FORWARD_ERRORS`.
-    pub fn dead_letters_not_forwarded(&self, group: &str, error: &str) {
-        let group = self.group(&names::DLQ_FORWARD_FAILURES, group);
-        let error = self.word(&names::DLQ_FORWARD_FAILURES, error);
-        self.add(&names::DLQ_FORWARD_FAILURES, &[group, error], 1);
-    }
-
     /// An exhausted record was dropped because dead letters are off.
     pub fn discarded(&self, group: &str, topic: &str) {
         let (group, topic) = self.pair(&names::DISCARDED, group, topic);

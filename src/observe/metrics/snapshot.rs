@@ -40,13 +40,10 @@ pub struct GroupGauges {
     pub dead_bytes: u64,
     /// Unix seconds of the oldest dead letter; 0 = none.
     pub dead_oldest_s: f64,
-    /// Dead letters that the upstream cluster has not stored yet, and those it refuses; `None`: not
-    /// forwarded.
-    pub forward: Option<(u64, u64)>,
 }
 
 /// Metric families that a snapshot replaces.
-const FAMILIES: [&Def; 15] = [
+const FAMILIES: [&Def; 13] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_UNREAD,
     &names::UNREAD_OLDEST,
@@ -60,8 +57,6 @@ const FAMILIES: [&Def; 15] = [
     &names::DLQ_RECORDS,
     &names::DLQ_BYTES,
     &names::DLQ_OLDEST,
-    &names::DLQ_FORWARD_PENDING,
-    &names::DLQ_FORWARD_REFUSED,
 ];
 
 impl Metrics {
@@ -87,10 +82,6 @@ impl Metrics {
                 (&names::DLQ_BYTES, state.dead_bytes),
             ] {
                 self.plus(def, &[group], float(value));
-            }
-            if let Some((pending, refused)) = state.forward {
-                self.plus(&names::DLQ_FORWARD_PENDING, &[group], float(pending));
-                self.plus(&names::DLQ_FORWARD_REFUSED, &[group], float(refused));
             }
             for (level, n) in &state.levels {
                 self.plus(&names::RECORDS_BY_LEVEL, &[group, &level_label(*level)], float(*n));

@@ -27,8 +27,6 @@ pub const ACTIONS: [&str; 9] = [
 const REFUSAL_REASONS: [&str; 4] = ["malformed", "unknown_record", "too_large", "not_now"];
 /// Further words of `route::offset_commit`.
 const MARKER_REFUSAL_REASONS: [&str; 2] = ["retries_off", "denied"];
-/// Words of `server::forwarding`; those of Kafka's errors come with the first such error.
-const FORWARD_ERRORS: [&str; 4] = ["Refused", "Connection", "TooSlow", "Credentials"];
 /// Words of `Metrics::set_degraded`.
 const DEGRADED_REASONS: [&str; 3] = ["disk_full", "upstream_lost", "dead_letters_waiting"];
 /// Words of `Metrics::transaction_ended`.
@@ -95,10 +93,6 @@ impl Metrics {
         self.expect(&names::SEEK_BACKS, &[group]);
         self.expect(&names::NACKS_KNOWN, &[group]);
         self.expect(&names::UNLIKE_READERS, &[group]);
-        self.expect(&names::DLQ_FORWARDED, &[group]);
-        for error in FORWARD_ERRORS {
-            self.expect(&names::DLQ_FORWARD_FAILURES, &[group, error]);
-        }
         for error in COMMIT_ERRORS {
             self.expect(&names::COMMIT_FAILURES, &[group, error]);
         }

@@ -3,7 +3,7 @@
 
 use crate::model::GroupId;
 use crate::retry::{
-    BadImport, Entries, Entry, Evidence, Import, ImportOutcome, Ledger, LedgerAnswer,
+    BadImport, Disposition, Entries, Entry, Evidence, Import, ImportOutcome, Ledger, LedgerAnswer,
     PayloadChange, RetryState,
 };
 
@@ -22,7 +22,7 @@ impl<S: Entries> Ledger<S> {
             return ImportOutcome::Known;
         }
         let record_bytes = import.record_bytes;
-        let entry = self.imported(group, import);
+        let mut entry = self.imported(group, import);
         if !self.ladder(&entry).keep_dead_letters {
             return ImportOutcome::Refused(BadImport::KeepsNone);
         }
@@ -30,13 +30,18 @@ impl<S: Entries> Ledger<S> {
             return ImportOutcome::Refused(BadImport::NoRoom);
         }
         let id = entry.id;
+        if self.policies.has_letters_behind() {
+            let since = entry.last_failed.unwrap_or(self.wall());
+            let disposition = entry.disposition.unwrap_or(Disposition::ExplicitDlq);
+            entry.state = RetryState::Blocked { since, disposition, charged: false };
+        }
         self.note_end(&entry, record_bytes);
         self.record(entry, Evidence::Imported, None, PayloadChange::Begins(index));
         ImportOutcome::Imported { id }
     }
 
     /// The dead letter, without deliveries of the other sidecar.
-    fn imported(&self, group: &GroupId, import: Import) -> Entry {
+    pub(super) fn imported(&self, group: &GroupId, import: Import) -> Entry {
         let now = self.wall();
         let state = RetryState::Dead { at: import.died.min(now) };
         let mut entry = Entry::new(self.next_id(), group, import.origin, state);

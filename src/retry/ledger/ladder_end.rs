@@ -1,14 +1,14 @@
-//! End of the ladder: a dead letter, a dropped record, or a record withheld by the dead-letter
-//! quota.
+//! End of the ladder: a dead letter, a dropped record, or a blocked record.
 //!
-//! A withheld record is not delivered again. Its last failure is charged when it becomes a dead
-//! letter.
+//! A blocked record is not delivered again. Its last failure is charged when it becomes a dead
+//! letter: once the quota has room for it, or once its dead-letter topic in the cluster behind has
+//! it.
 
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::ledger::dead_letter_quota::{LOOK_MS, QuotaCheck};
 use crate::retry::{Disposition, Entries, Entry, Evidence, Ledger, PayloadChange, RetryState};
 
-/// Most withheld records checked in one call.
+/// Most blocked records checked in one call.
 const LOOK_MAX: usize = 256;
 /// Record bytes that may become dead letters in one call, plus one record: all are one atomic group
 /// of the journal.
@@ -17,7 +17,7 @@ const LOOK_BYTES_MAX: u64 = 4 << 20;
 const SOON_MS: u64 = 1;
 
 impl<S: Entries> Ledger<S> {
-    /// Ends an exhausted entry, or withholds it. `charged`: the end counts as one more failure.
+    /// Ends an exhausted entry, or blocks it. `charged`: the end counts as one more failure.
     pub(in crate::retry) fn end(
         &self,
         mut entry: Entry,
@@ -33,17 +33,28 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// The withheld entry in its final state; `None` while the quota has no room.
+    /// The blocked entry in its final state; `None` while its dead letter has to wait.
     fn ended(&self, held: &Entry, record_bytes: u64) -> Option<Entry> {
+        let waits = self.ladder(held).keep_dead_letters
+            && (self.policies.has_letters_behind() || !self.has_room(&held.group, record_bytes));
+        if waits { None } else { self.final_of(held) }
+    }
+
+    /// The dead letter that a blocked entry becomes; `None` if its group keeps none.
+    pub fn letter_of(&self, id: EntryId) -> Option<Entry> {
+        let held = self.store.get(id)?;
+        if self.ladder(&held).keep_dead_letters { self.final_of(&held) } else { None }
+    }
+
+    /// The blocked entry in its final state.
+    pub(super) fn final_of(&self, held: &Entry) -> Option<Entry> {
         let RetryState::Blocked { since, disposition, charged } = held.state else { return None };
         let keep = self.ladder(held).keep_dead_letters;
-        if keep && !self.has_room(&held.group, record_bytes) {
-            return None;
-        }
         let mut entry = held.clone();
         if charged {
             entry.failed(since, disposition);
-        } else {
+        } else if entry.history.last() != Some(&(since, disposition)) {
+            // An imported dead letter has the end of its ladder in its history.
             entry.dispose(since, disposition);
         }
         let at = self.wall();
@@ -62,13 +73,13 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Groups whose withheld records the next `handle_timeout` at `now` checks. Pass the present
+    /// Groups whose blocked records the next `handle_timeout` at `now` checks. Pass the present
     /// size of their dead letters before.
     pub fn looks_due(&self, now: WallMs) -> Vec<GroupId> {
         self.room.due(now).map(|(group, _)| group.clone()).collect()
     }
 
-    /// Checks the withheld records that are due for a check.
+    /// Checks the blocked records that are due for a check.
     pub(in crate::retry) fn on_looks(&mut self) {
         for (group, look) in self.room.take_due(self.wall()) {
             if let Some(next) = self.look_at(&group, look.after) {
@@ -77,11 +88,11 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Ends the entries that fit the quota. Returns the next check, or `None` if none is withheld.
+    /// Ends the entries that fit the quota. Returns the next check, or `None` if none is blocked.
     fn look_at(&mut self, group: &GroupId, after: Option<EntryId>) -> Option<QuotaCheck> {
         let later = self.wall().plus(LOOK_MS);
-        let is_full = self.policy(group).keep_dead_letters && !self.has_room(group, 0);
-        if is_full {
+        let waits = self.policies.has_letters_behind() || !self.has_room(group, 0);
+        if self.policy(group).keep_dead_letters && waits {
             return self.is_holding(group).then_some(QuotaCheck { at: later, after });
         }
         let ids = self.store.blocked(group, after, LOOK_MAX);
@@ -112,7 +123,8 @@ impl<S: Entries> Ledger<S> {
         !self.store.blocked(group, None, 1).is_empty()
     }
 
-    pub(super) fn has_room(&self, group: &GroupId, record_bytes: u64) -> bool {
+    /// Whether the group's dead letters have room for one more of this size.
+    pub fn has_room(&self, group: &GroupId, record_bytes: u64) -> bool {
         let bytes_max = self.policy(group).dead_letters_bytes_max;
         bytes_max.is_none_or(|most| self.room.is_for(group, record_bytes, most))
     }

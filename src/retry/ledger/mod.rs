@@ -8,6 +8,7 @@ mod entries;
 mod expiry;
 mod import;
 mod ladder_end;
+mod letters;
 mod nack;
 mod operate;
 mod origin_commit;
@@ -134,6 +135,7 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::DeadLetterGone { id } => self.on_dead_letter_gone(id),
             LedgerInput::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             LedgerInput::Import { group, imports } => self.on_import(&group, imports),
+            LedgerInput::Letters { group, letters } => self.on_letters(&group, letters),
             LedgerInput::Settle { group, settling, place, record_bytes } => {
                 self.on_settle(&group, (&settling, place), record_bytes);
             }

@@ -3,7 +3,6 @@
 
 use crate::model::{GroupId, Origin, RetryPlace};
 use crate::retry::detector::ExhaustedRecord;
-use crate::retry::ledger::nack::outcome;
 use crate::retry::{
     Disposition, Entries, Entry, FailureHistory, FailureOutcome, Ledger, LedgerAnswer, NackOutcome,
     PayloadChange, RequestedDelay, RetryState,
@@ -39,7 +38,7 @@ impl<S: Entries> Ledger<S> {
         entry.carry(&FailureHistory { reconsume_times, history: before.to_vec(), spared: false });
         let entry = self.fail_by_detection(entry, settling, record_bytes);
         self.note_end(&entry, record_bytes);
-        let outcomes = outcome(entry.id, &entry.state).into_iter().collect();
+        let outcomes = self.outcome(&entry).into_iter().collect();
         self.record(entry, settling.evidence, None, PayloadChange::Begins(0));
         self.answer(LedgerAnswer::Nacked(outcomes));
     }
@@ -59,7 +58,7 @@ impl<S: Entries> Ledger<S> {
         let record_bytes = self.store.record_bytes(entry.id);
         let entry = self.fail_by_detection(entry, settling, record_bytes);
         self.note_end(&entry, record_bytes);
-        let outcomes = outcome(entry.id, &entry.state).into_iter().collect();
+        let outcomes = self.outcome(&entry).into_iter().collect();
         self.record(entry, settling.evidence, None, PayloadChange::Keeps);
         self.answer(LedgerAnswer::Nacked(outcomes));
     }

@@ -133,6 +133,11 @@ impl OpenedTopics {
         self.letters().get(topic).copied()
     }
 
+    /// The dead-letter topics that are there.
+    pub fn letters_opened(&self) -> Vec<TopicName> {
+        self.letters().keys().cloned().collect()
+    }
+
     pub(super) fn add_letters(&self, topic: &TopicName, at: MonoMs) {
         let mut letters = self.letters();
         if letters.len() >= LETTERS_MAX {

@@ -31,7 +31,7 @@ pub struct TrimMarks(BTreeMap<(TopicName, i32), VecDeque<(MonoMs, i64)>>);
 
 impl TrimMarks {
     /// Notes a committed offset. Returns the offset below which nothing is kept.
-    fn note(&mut self, of: (TopicName, i32), now: MonoMs, committed: i64) -> Option<i64> {
+    pub fn note(&mut self, of: (TopicName, i32), now: MonoMs, committed: i64) -> Option<i64> {
         let marks = self.0.entry(of).or_default();
         if marks.back().is_none_or(|(last, _)| HOUR_MS <= now.since(*last)) {
             marks.push_back((now, committed));

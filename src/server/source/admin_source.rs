@@ -8,7 +8,6 @@ use crate::client::Acceptor;
 use crate::config::Config;
 use crate::journal::Journal;
 use crate::route::Router;
-use crate::server::forwarding::ForwardStatuses;
 use crate::server::panic_guard::Guard;
 use crate::server::source::dead_letter_reads::OldestLetters;
 use crate::server::source::topic_sends::RecordSender;
@@ -22,7 +21,6 @@ pub(in crate::server) struct AdminSource {
     pub(in crate::server) journal: Journal,
     pub(in crate::server) config: watch::Receiver<Config>,
     pub(in crate::server) listening: Vec<String>,
-    pub(in crate::server) forward_statuses: ForwardStatuses,
     pub(in crate::server) oldest: Arc<OldestLetters>,
     pub(in crate::server) waiting_counts: Arc<WaitingCounts>,
     /// Whether the server was told to drain.

@@ -56,7 +56,6 @@ impl AdminSource {
                 self.router.breaker(id),
                 BreakerView::Paused { .. } | BreakerView::Testing { .. }
             ),
-            forward: self.forward_statuses.of(id).map(|status| (status.pending, status.refused)),
             ..GroupGauges::default()
         };
         let Some(known) = known else { return gauge };

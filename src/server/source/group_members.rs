@@ -42,7 +42,7 @@ impl MembershipView {
 /// Failed records of a group by state.
 pub(super) fn states(known: &engine::GroupSummary) -> StateCounts {
     let of = |kind| known.counts.of(kind);
-    let blocked = number(known.blocked.len());
+    let blocked = number(known.due_blocked);
     StateCounts {
         waiting: of(StateKind::Waiting).saturating_sub(known.due),
         due: known.due.saturating_sub(blocked),

@@ -25,10 +25,10 @@ use std::sync::PoisonError;
 
 use crate::admin::{
     ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
-    FailedRecord, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupExplanation,
-    GroupView, JobPlan, JournalView, LevelView, OffsetView, Overview, PolicyView, Portable,
-    PortableLetters, Readiness, RecordHistory, RetryFingerprintList, RetryRecord, RetryView,
-    RuleView, Source, StateCounts, Unavailable,
+    FailedRecord, FailedRefused, FailedTaken, FingerprintList, GroupExplanation, GroupView,
+    JobPlan, JournalView, LevelView, OffsetView, Overview, PolicyView, Portable, PortableLetters,
+    Readiness, RecordHistory, RetryFingerprintList, RetryRecord, RetryView, RuleView, Source,
+    StateCounts, Unavailable,
 };
 use crate::config::ActiveKey;
 use crate::engine::{
@@ -374,12 +374,8 @@ impl AdminSource {
             refusal: retries.and_then(|known| known.blocked.values().next().cloned()),
             dead_letter_bytes: retries.map_or(0, |known| known.letter_bytes),
             breaker: breaker(self.router.breaker(group)),
-            forward: self.forward_statuses.of(group).map(|status| ForwardView {
-                topic: status.topic.to_string(),
-                pending: status.pending,
-                refused: status.refused,
-                trouble: status.trouble,
-            }),
+            dead_letters_full: retries.is_some_and(|known| known.is_full),
+            letter_trouble: retries.and_then(|known| known.letter_trouble.clone()),
             offsets: self.offsets(group),
             ..GroupView::default()
         };

@@ -238,6 +238,6 @@ fn state_word(state: StateKind) -> &'static str {
         StateKind::Committed => "acknowledged",
         StateKind::Dead => "a dead letter",
         StateKind::Discarded => "discarded",
-        StateKind::Blocked => "blocked until the dead letters have room",
+        StateKind::Blocked => "blocked until the dead letters take it",
     }
 }

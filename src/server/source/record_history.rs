@@ -83,6 +83,6 @@ fn state(router: &Router, entry: &Entry) -> String {
             format!("a dead letter ({why})")
         }
         RetryState::Discarded { .. } | RetryState::Discarding { .. } => "discarded".to_owned(),
-        RetryState::Blocked { .. } => "blocked: the dead letters have no room for it".to_owned(),
+        RetryState::Blocked { .. } => "blocked: the dead letters do not take it yet".to_owned(),
     }
 }

@@ -2,13 +2,12 @@
 
 use crate::model::{GroupId, Origin};
 use crate::wire::mark::{
-    MAX_RECONSUME_TIMES, ORIGIN_MESSAGE_ID, REASON_BYTES_MAX, RECONSUME_TIME, RETRY_TOPIC, cut,
+    DISPOSITION, FIRST_FAILED, HISTORY, LAST_FAILED, MAX_RECONSUME_TIMES, ORIGIN_MESSAGE_ID,
+    REASON, REASON_BYTES_MAX, RECONSUME_TIME, REDRIVE_COUNT, RETRY_TOPIC, cut,
 };
 
 /// Bound of the sidecar's headers of one record, names and values together.
 pub const MARK_BYTES_MAX: usize = 4096;
-
-const HISTORY: &str = "x-retry-history";
 
 /// Input of all the sidecar's headers of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,13 +92,13 @@ fn required(mark: &MarkInput) -> Vec<(&'static str, String)> {
         headers.push((ORIGIN_MESSAGE_ID, origin.to_string()));
     }
     headers.push(("x-retry-attempt", mark.attempt.to_string()));
-    headers.push(("x-retry-disposition", mark.disposition.clone()));
+    headers.push((DISPOSITION, mark.disposition.clone()));
     if let Some(due_ms) = mark.due_ms {
         headers.push(("x-retry-due-ms", due_ms.to_string()));
     }
-    headers.push(("x-retry-first-failed-ms", mark.first_failed_ms.to_string()));
-    headers.push(("x-retry-last-failed-ms", mark.last_failed_ms.to_string()));
-    headers.push(("x-retry-redrive-count", mark.redrive_count.to_string()));
+    headers.push((FIRST_FAILED, mark.first_failed_ms.to_string()));
+    headers.push((LAST_FAILED, mark.last_failed_ms.to_string()));
+    headers.push((REDRIVE_COUNT, mark.redrive_count.to_string()));
     if let Some(dead) = &mark.dead_letter {
         if let Some(origin) = &mark.origin {
             headers.push(("__dlq.errors.topic", origin.topic.to_string()));
@@ -113,7 +112,7 @@ fn required(mark: &MarkInput) -> Vec<(&'static str, String)> {
 }
 
 fn texts(mark: &MarkInput) -> Vec<(&'static str, String)> {
-    let reason = mark.reason.clone().map(|reason| ("x-retry-reason", reason));
+    let reason = mark.reason.clone().map(|reason| (REASON, reason));
     let message =
         mark.dead_letter.as_ref().map(|dead| ("__dlq.errors.message", dead.message.clone()));
     reason.into_iter().chain(message).collect()
@@ -124,11 +123,11 @@ fn bytes_of((name, value): &(&'static str, String)) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::wire::mark::is_ours;
 
-    fn dead() -> MarkInput {
+    pub(in crate::wire::mark) fn dead() -> MarkInput {
         MarkInput {
             reconsume_times: 17,
             max_reconsume_times: 16,

@@ -5,11 +5,13 @@
 mod answer;
 mod commit;
 mod delay;
+mod letter;
 mod request;
 
 pub use answer::{DeadLetterMark, HistoryItem, MARK_BYTES_MAX, MarkInput, mark_headers};
 pub use commit::{BadMark, CommitMark, is_mark, read_mark};
 pub use delay::{BadDelay, Deliver, read_delay, without_delay};
+pub use letter::{LetterHeaders, read_letter};
 pub use request::{
     BadNackHeaders, NackHeaders, NackedRecord, REASON_BYTES_MAX, first_origin, read_nack,
 };
@@ -28,6 +30,13 @@ pub const ORIGIN_MESSAGE_ID: &str = "ORIGIN_MESSAGE_ID";
 
 /// Time of a record before it was appended anew, Unix ms.
 const ORIGIN_TIMESTAMP: &str = "x-retry-origin-timestamp-ms";
+
+const DISPOSITION: &str = "x-retry-disposition";
+const FIRST_FAILED: &str = "x-retry-first-failed-ms";
+const LAST_FAILED: &str = "x-retry-last-failed-ms";
+const REDRIVE_COUNT: &str = "x-retry-redrive-count";
+const HISTORY: &str = "x-retry-history";
+const REASON: &str = "x-retry-reason";
 
 /// Prefix of the sidecar's request and answer headers.
 const PREFIX: &[u8] = b"x-retry-";
@@ -60,6 +69,13 @@ pub fn appended_at(record: &RawRecord, now: WallMs) -> RawRecord {
         headers: others.with(&[(ORIGIN_TIMESTAMP, record.timestamp_ms.to_string())]),
         ..record.clone()
     }
+}
+
+/// The record with its time before it was appended anew.
+pub fn own_time(record: &RawRecord) -> RawRecord {
+    let before = request::text(&record.headers, ORIGIN_TIMESTAMP);
+    let timestamp_ms = before.and_then(|text| text.parse().ok()).unwrap_or(record.timestamp_ms);
+    RawRecord { timestamp_ms, ..record.clone() }
 }
 
 /// The largest limit that a nack may set, as for `retry.max_reconsume_times`.

@@ -2,7 +2,7 @@
 
 use crate::model::{GroupId, Origin};
 use crate::wire::batch::Headers;
-use crate::wire::mark::{ORIGIN_MESSAGE_ID, RECONSUME_TIME, RETRIES_MAX, cut, read_limit};
+use crate::wire::mark::{ORIGIN_MESSAGE_ID, REASON, RECONSUME_TIME, RETRIES_MAX, cut, read_limit};
 
 /// The longest reason kept, in bytes; longer ones are cut.
 pub const REASON_BYTES_MAX: usize = 1024;
@@ -11,7 +11,6 @@ const ORIGIN: &str = "x-retry-origin";
 const LEVEL: &str = "x-retry-level";
 const DELAY_MS: &str = "x-retry-delay-ms";
 const MAX: &str = "x-retry-max";
-const REASON: &str = "x-retry-reason";
 const GROUP: &str = "x-retry-group";
 const BY_REFERENCE: &str = "x-retry-by-reference";
 
@@ -139,7 +138,7 @@ pub fn first_origin(headers: &Headers) -> Option<(Origin, Option<u32>)> {
 
 /// The last header of that name as text; null reads as empty, invalid UTF-8 as replacement
 /// characters.
-fn text(headers: &Headers, name: &str) -> Option<String> {
+pub(super) fn text(headers: &Headers, name: &str) -> Option<String> {
     let value = headers.last(name)?.unwrap_or_default();
     Some(String::from_utf8_lossy(&value).into_owned())
 }

@@ -58,8 +58,7 @@ pub(crate) fn who_polls_on_is_called_back_to_the_record_that_failed(program: Pro
     });
     client.run("commit");
     assert_eq!(given[FAILING], DELIVERIES, "one time too many");
-    let letters = stage.sidecar.json(&format!("/api/v1/dead-letters?group={}", stage.scene.group));
-    let letters = letters["items"].as_array().unwrap();
+    let letters = stage.sidecar.letters(&stage.scene.group);
     assert_eq!(letters.len(), 1, "{letters:?}");
     assert_eq!(letters[0]["key"], FAILING, "{letters:?}");
     client.close();

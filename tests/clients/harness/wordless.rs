@@ -160,8 +160,7 @@ impl App {
 
     fn letters(&self) -> Vec<Value> {
         let Stage { sidecar, scene, .. } = &self.stage;
-        let letters = sidecar.json(&format!("/api/v1/dead-letters?group={}", scene.group));
-        letters["items"].as_array().unwrap().clone()
+        sidecar.letters(&scene.group)
     }
 
     /// Fetches that a client has in flight at a time: one for each broker that leads a partition,

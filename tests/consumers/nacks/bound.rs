@@ -35,7 +35,9 @@ fn a_full_quota_holds_exhausted_records_and_explains_itself() {
     fail(&mut member, 0, 400_000);
     assert_eq!(advice(&server), "[]");
     fail(&mut member, 1, 440_000);
-    assert!(advice(&server).contains("when it is full, exhausted records are blocked"));
+    until("it is said", || {
+        advice(&server).contains("when it is full, exhausted records are blocked")
+    });
     fail(&mut member, 2, 400_000);
     fail(&mut member, 2, 400_000);
     let group = server.json("/api/v1/groups/shop");
@@ -73,8 +75,8 @@ fn held_records_survive_a_restart_and_oversize_ones_are_reported() {
     let (mut server, mut member) = shop(YAML);
     fail(&mut member, 0, 300_000);
     fail(&mut member, 1, 900_000);
-    let says = advice(&server);
-    assert!(says.contains("reprise.dlq.shop has no room for a record of that size"), "{says}");
+    let says = "reprise.dlq.shop has no room for a record of that size";
+    until("it is said", || advice(&server).contains(says));
     server.restart();
     // The restarted sidecar restores the quota: neither the withheld record nor a new one of its
     // size fits.

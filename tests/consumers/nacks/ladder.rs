@@ -44,6 +44,7 @@ fn a_records_history_is_found_by_origin_and_by_delivery() {
         let told = server.json(&format!("/api/v1/explain?record={record}"));
         told["past"].as_array().unwrap().clone()
     };
+    member.client.read_all("reprise.dlq.shop");
     let past = told("orders-0@1");
     let of = |key: &str| {
         past.iter().map(|past| past[key].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>()
@@ -51,10 +52,18 @@ fn a_records_history_is_found_by_origin_and_by_delivery() {
     let failed = "the application says that it failed";
     let given = format!("given to a member: attempt 2 as {place}");
     let back = format!("{failed}: it comes back after 30 ms (level 1)");
-    assert_eq!(of("says"), [back, given, format!("{failed}: a dead letter (max_attempts)")]);
-    assert_eq!(of("evidence"), ["nack", "hand_out", "nack"]);
-    assert_eq!(of("reason"), ["no stock", "-", "still none"]);
-    assert_eq!(of("group"), ["shop"; 3]);
+    let dead = "a dead letter (max_attempts)";
+    if in_front() {
+        let waits = format!("{failed}: blocked: the dead letters do not take it yet");
+        let written = format!("it is a record of its dead-letter topic: {dead}");
+        assert_eq!(of("says"), [back, given, waits, written]);
+        assert_eq!(of("evidence"), ["nack", "hand_out", "nack", "letter_written"]);
+    } else {
+        assert_eq!(of("says"), [back, given, format!("{failed}: {dead}")]);
+        assert_eq!(of("evidence"), ["nack", "hand_out", "nack"]);
+    }
+    assert_eq!(of("reason")[..3], ["no stock", "-", "still none"]);
+    assert!(of("group").iter().all(|group| group == "shop"));
     assert_eq!(told(&place), past);
 }
 

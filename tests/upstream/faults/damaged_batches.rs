@@ -180,6 +180,7 @@ fn an_undecodable_batch_becomes_one_dead_letter() {
             let done = consumed(&sidecar, end);
             let expected: Vec<i64> = (0..BAD).chain(BAD + 3..end).collect();
             assert_eq!(done, expected, "damage {n}, last: {is_last}");
+            until("it is a dead letter", || !dead_letters(&sidecar).is_empty());
             let dead = dead_letters(&sidecar);
             assert_eq!(dead.len(), 1, "damage {n}: {dead:?}");
             assert_eq!(dead[0].header("x-retry-disposition").unwrap(), "undecodable");

@@ -8,9 +8,9 @@ use reprise::wire::ResponseError;
 
 use crate::support::batch::plain;
 use crate::support::client::produce_request;
-use crate::support::held_up::{RULES, hold_up, large, wait_for_it};
+use crate::support::held_up::{RULES, hold_up, wait_for_it};
 use crate::support::member::offset_fetch;
-use crate::support::{Client, Member, Rec, Server, instant};
+use crate::support::{Client, Member, Rec, Server, instant, until};
 
 /// The longest wait of a commit.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,7 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[test]
 fn a_commit_behind_a_slow_nack_is_refused_retriably() {
     let server = Server::with(RULES);
-    let held = hold_up();
     server.client().create("orders", 1);
     let mut member = Member::new(&server, "stuck", &["orders", "reprise.retry.stuck"]);
     member.join(&[("orders", 1), ("reprise.retry.stuck", 1)]);
@@ -26,8 +25,13 @@ fn a_commit_behind_a_slow_nack_is_refused_retriably() {
     let mut producer = server.client();
     // A first request is small, since a connection may not begin with a large one.
     producer.metadata(9, &["orders"]);
-    let nack = plain(&[Rec::new(&large()).header("x-retry-origin", "orders-0@0")]);
-    let sent = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));
+    let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@0")]);
+    let nack = produce_request("reprise.retry.stuck", 0, nack, -1);
+    let told = producer.call(9, &nack);
+    assert_eq!(told.responses[0].partition_responses[0].error_code, 0);
+    until("it is a dead letter", || server.json("/api/v1/groups/stuck")["dead_letters"] == 1);
+    let held = hold_up();
+    let sent = producer.send(9, &nack);
     wait_for_it();
 
     let began = instant();

@@ -1,7 +1,7 @@
 //! Retries whose topic is in the cluster behind; the test is the writer.
 
 use super::*;
-use crate::engine::mover::releasing::UNSERVED_MS;
+use crate::engine::mover::UNSERVED_MS;
 use crate::engine::{ReleaseBatch, ReleaseOutcome};
 use crate::retry::CopiedDelivery;
 
@@ -44,7 +44,7 @@ impl House {
 fn a_retry_is_released_when_the_cluster_has_it() {
     let mut house = with_due(3);
     let batch = house.batch().unwrap();
-    assert_eq!((batch.records.len(), batch.partition.index), (3, 0));
+    assert_eq!((batch.records.len(), batch.partition()), (3, 0));
     let count = batch.records[0].headers.last("RECONSUME_TIME").flatten().unwrap();
     assert_eq!(&count[..], b"1");
     assert_eq!(house.counts(), [3, 0, 0]);

@@ -189,7 +189,7 @@ impl<S: Entries> Ledger<S> {
         self.note_end(&entry, bytes);
         changed.insert(entry.id);
         let evidence = if verdict == NackVerdict::Redrive { Evidence::Redrive } else { evidence };
-        let outcome = outcome(entry.id, &entry.state);
+        let outcome = self.outcome(&entry);
         self.record(entry, evidence, Some(by), payload);
         outcome
     }
@@ -309,19 +309,23 @@ impl<S: Entries> Ledger<S> {
         entry.expires = None;
         entry
     }
+
+    /// The outcome of a nack that leaves an entry in this state. A record on its way to the
+    /// dead-letter topic counts as a dead letter.
+    pub(super) fn outcome(&self, entry: &Entry) -> Option<NackOutcome> {
+        let id = entry.id;
+        let is_sent = self.policies.has_letters_behind() && self.has_room(&entry.group, 0);
+        match entry.state {
+            RetryState::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due }),
+            RetryState::Blocked { .. } if !is_sent => Some(NackOutcome::Blocked { id }),
+            RetryState::Dead { .. } | RetryState::Blocked { .. } => Some(NackOutcome::Dead { id }),
+            RetryState::Discarded { .. } => Some(NackOutcome::Discarded { id }),
+            _ => None,
+        }
+    }
 }
 
 /// A limit in the nack wins over every rule.
 fn limit(nack: &Nack, ladder: &Ladder) -> u32 {
     nack.max_reconsume_times.unwrap_or(ladder.max_reconsume_times)
-}
-
-pub(super) fn outcome(id: EntryId, state: &RetryState) -> Option<NackOutcome> {
-    match state {
-        RetryState::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
-        RetryState::Dead { .. } => Some(NackOutcome::Dead { id }),
-        RetryState::Discarded { .. } => Some(NackOutcome::Discarded { id }),
-        RetryState::Blocked { .. } => Some(NackOutcome::Blocked { id }),
-        _ => None,
-    }
 }

@@ -77,6 +77,6 @@ fn works_on(program: Program, over: &AtomicBool, at_work: &AtomicUsize, worked: 
     judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
     worked.fetch_add(judge.orders.len(), Ordering::SeqCst);
     drop(failed);
-    a.close();
-    b.close();
+    a.close_after_deaths();
+    b.close_after_deaths();
 }

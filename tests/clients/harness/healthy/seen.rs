@@ -51,9 +51,9 @@ impl Observations {
     /// Checks dead letters, metrics and the history of each suspect.
     pub(super) fn end(&mut self, sidecar: &Sidecar, scene: &Scene) -> Result<(), String> {
         self.look(sidecar, scene)?;
-        let letters = sidecar.json(&format!("/api/v1/dead-letters?group={}", scene.group));
-        if letters["items"].as_array().is_none_or(|items| !items.is_empty()) {
-            return Err(format!("dead letters: {letters}"));
+        let letters = sidecar.letters(&scene.group);
+        if !letters.is_empty() {
+            return Err(format!("dead letters: {letters:?}"));
         }
         let (metrics, group) = (sidecar.get("/metrics"), format!("group=\"{}\"", scene.group));
         let failed = |line: &&str| {

@@ -209,19 +209,39 @@ impl Client {
 
     /// Leaves the group.
     pub(crate) fn close(mut self) {
+        match self.leave() {
+            Ok(()) => self.end(),
+            Err(_) if self.program.library.has(Trait::MayCrashAtClose) && self.crashed() => {
+                eprintln!("{}: its library crashed at its close", self.name);
+            }
+            Err(silence) => panic!("{}: {silence}", self.name),
+        }
+    }
+
+    /// Leaves the group after coordinators have died.
+    pub(crate) fn close_after_deaths(mut self) {
+        match self.leave() {
+            Ok(()) => self.end(),
+            Err(silence) if self.program.library.has(Trait::MayStopForever) => {
+                eprintln!("{}: its library has stopped: {silence}", self.name);
+                self.kill();
+            }
+            Err(silence) => panic!("{}: {silence}", self.name),
+        }
+    }
+
+    fn leave(&mut self) -> Result<(), String> {
         self.send("close");
         loop {
-            match self.next() {
-                Ok(Event::Done) => break,
-                Ok(Event::Failed { error, .. }) => panic!("{}: close: {error}", self.name),
-                Ok(_) => {}
-                Err(_) if self.program.library.has(Trait::MayCrashAtClose) && self.crashed() => {
-                    eprintln!("{}: its library crashed at its close", self.name);
-                    return;
-                }
-                Err(silence) => panic!("{}: {silence}", self.name),
+            match self.next()? {
+                Event::Done => return Ok(()),
+                Event::Failed { error, .. } => panic!("{}: close: {error}", self.name),
+                _ => {}
             }
         }
+    }
+
+    fn end(mut self) {
         until(EXIT_MAX, "the client ends", || match &mut self.link {
             Link::Process(child, _) => child.try_wait().unwrap().is_some(),
             Link::Hosted(_) => self.lines.try_recv() == Err(TryRecvError::Disconnected),

@@ -51,6 +51,10 @@ pub(crate) enum Trait {
     /// A consumer that disconnects may end its process with SIGSEGV, once in some thousand times
     /// (confluentinc/confluent-kafka-javascript#34).
     MayCrashAtClose,
+    /// After the death of a coordinator its main thread may stop for ever, once in some hundred
+    /// times: no heartbeat is sent, and the next call that needs this thread never returns. No
+    /// other member notices more than a lost session.
+    MayStopForever,
 }
 
 /// Source of the program, below `tests/clients`.
@@ -80,6 +84,7 @@ pub(crate) static LIBRDKAFKA: Library = Library {
     // The default backoff doubles with each try, up to 10 s.
     paced: &["reconnect.backoff.max.ms=1000"],
     curious: &["topic.metadata.refresh.interval.ms=300", "metadata.max.age.ms=900"],
+    traits: &[Trait::MayStopForever],
     ..Library::of("librdkafka", Source::Example)
 };
 

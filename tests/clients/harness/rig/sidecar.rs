@@ -15,6 +15,9 @@ use crate::rig::login::Login;
 use crate::rig::scene::Scene;
 use crate::rig::wait::{note_slew, until};
 
+/// Longest way of a dead letter into its topic and back.
+const LETTERS_MAX: Duration = Duration::from_secs(30);
+
 /// Delays of every scenario; the first retry takes the third.
 pub(crate) const LEVELS_MS: [u64; 6] = [50, 100, 300, 400, 500, 600];
 /// Retries before a record is a dead letter.
@@ -174,6 +177,16 @@ impl Sidecar {
         let answer = self.get(path);
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         serde_json::from_str(body).unwrap_or_default()
+    }
+
+    /// The dead letters of a group, once no exhausted record is on its way to them.
+    pub(crate) fn letters(&self, group: &str) -> Vec<Value> {
+        let of_group = format!("/api/v1/groups/{group}");
+        until(LETTERS_MAX, "no exhausted record waits", || {
+            self.json(&of_group)["blocked"].as_u64().unwrap_or(0) == 0
+        });
+        let listed = self.json(&format!("/api/v1/dead-letters?group={group}"));
+        listed["items"].as_array().cloned().unwrap_or_default()
     }
 
     /// Value of a counter as written in `/metrics`, labels included; 0 when there is none.

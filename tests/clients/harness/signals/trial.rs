@@ -172,8 +172,7 @@ impl Trial {
             let mut skipped = skipped.map(|offset| (partition, offset.as_i64().unwrap()));
             assert!(skipped.all(|place| Some(place) == poison), "{known}");
         }
-        let letters = self.sidecar.json(&format!("/api/v1/dead-letters?group={group}"));
-        let letters = letters["items"].as_array().cloned().unwrap_or_default();
+        let letters = self.sidecar.letters(group);
         assert!(letters.iter().all(|letter| self.is_the_poison(letter)), "{letters:?}");
         let word = |letter: &Value| letter["disposition"].as_str().unwrap().to_owned();
         self.seen.letters = letters.iter().map(word).collect();
