@@ -20,9 +20,6 @@ const PIECE: usize = 256;
 /// Items looked at for one page; then the page ends early, with its `next`.
 const LOOKED_AT_MAX: usize = 10_000;
 
-/// States of dead letters that are listed where none is asked for.
-pub(super) const IN_TOPIC: [&str; 2] = ["dead", "produced"];
-
 type ApiResult = Result<Response, Refusal>;
 type ParsedQuery = Result<FromQuery<Query>, QueryRejection>;
 
@@ -102,7 +99,7 @@ pub(super) async fn dead_letters<S: Source>(
         for mut letter in piece {
             admin.options.mask.letter(&mut letter);
             let topic = letter.origin.as_deref().map_or("", GroupView::topic_of);
-            let is_wanted = walk.query.state.is_some() || IN_TOPIC.contains(&letter.state.as_str());
+            let is_wanted = walk.query.state.is_some() || letter.state == "dead";
             let state = Some(letter.state.as_str());
             let admitted = is_wanted && walk.query.admits(topic, Some(&letter.disposition), state);
             let show = admin.options.show_payloads;

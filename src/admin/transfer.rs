@@ -52,7 +52,6 @@ pub(super) async fn export_letters<S: Source>(
     let answer = json!({
         "source": admin.source.cluster_id(),
         "items": admitted(&query, piece.letters),
-        "produced": piece.produced,
         "unreadable": piece.unreadable,
         "next": piece.next.map(|next| next.to_string()),
     });

@@ -120,23 +120,13 @@ impl Topics {
         Ok(seq)
     }
 
-    /// The dead-letter topic of that name; it has one partition and no retention. With `open` a
-    /// missing stream is made; otherwise a topic without records is `None`.
-    pub fn dead_letters(
-        &self,
-        name: &TopicName,
-        id: Uuid,
-        open: bool,
-    ) -> Result<Option<Arc<Topic>>, BrokerError> {
+    /// The dead-letter topic of that name; it has one partition and no retention. `None`: it has no
+    /// records.
+    pub fn dead_letters(&self, name: &TopicName, id: Uuid) -> Option<Arc<Topic>> {
         if let Some(topic) = self.find(name) {
-            return Ok(Some(topic));
+            return Some(topic);
         }
-        let key = dead_letter_stream(name);
-        let stream = match self.journal.stream_find(&key) {
-            Some(stream) => stream,
-            None if open => self.journal.stream_open(&key)?,
-            None => return Ok(None),
-        };
+        let stream = self.journal.stream_find(&dead_letter_stream(name))?;
         // The caller limits the size of a group's dead-letter topic.
         let settings = TopicSettings {
             retention_ms: None,
@@ -145,9 +135,9 @@ impl Topics {
         };
         let mut state = self.write();
         if let Some(topic) = state.by_name.get(name) {
-            return Ok(Some(Arc::clone(topic)));
+            return Some(Arc::clone(topic));
         }
-        Ok(Some(state.insert(name, id, &[stream], settings, None)))
+        Some(state.insert(name, id, &[stream], settings, None))
     }
 
     /// The producers of one stream.

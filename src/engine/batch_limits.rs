@@ -6,6 +6,7 @@ use crate::engine::nack_batch::NackRequest;
 use crate::engine::store::Store;
 use crate::model::GroupId;
 use crate::retry::{Entries, NackTarget};
+use crate::wire::batch::RawRecord;
 
 /// Most bytes of one record; an entry of the journal holds 64 MiB, its fact and headers included.
 pub const RECORD_BYTES_MAX: usize = (64 << 20) - (64 << 10);
@@ -39,6 +40,17 @@ pub(super) fn check_bytes<'a>(
         u64::try_from(record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
     });
     check_sum(bytes.fold(0, u64::saturating_add))
+}
+
+/// [`check`] for records that are not in their stored form yet.
+pub(super) fn check_records(records: &[RawRecord]) -> Result<(), EngineError> {
+    let bytes = |record: &RawRecord| u64::try_from(record.payload_bytes()).unwrap_or(u64::MAX);
+    let most = u64::try_from(RECORD_BYTES_MAX).unwrap_or(u64::MAX);
+    if let Some(bytes) = records.iter().map(bytes).find(|bytes| *bytes > most) {
+        return Err(EngineError::BatchTooLarge { bytes, most });
+    }
+    let all = records.iter().map(|record| bytes(record).saturating_add(OVERHEAD_BYTES));
+    check_sum(all.fold(0, u64::saturating_add))
 }
 
 /// Refuses a record too large for an entry of the journal. After the decision a refusal would be

@@ -10,7 +10,7 @@ use crate::engine::render::Render;
 use crate::engine::store::Store;
 use crate::journal::{EncodedHead, EntryRef, Journal, NewEntry, StreamAppend};
 use crate::model::EntryId;
-use crate::retry::{Entry, Fact, PayloadChange, encode_fact};
+use crate::retry::{Entry, Evidence, Fact, PayloadChange, encode_fact};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// The only key of its kind.
@@ -45,7 +45,7 @@ pub(super) fn new_entry(
 ) -> Result<NewEntry, EngineError> {
     let head = EncodedHead::of(encode_fact(fact));
     match fact {
-        Fact::Entry { entry, payload, .. } => {
+        Fact::Entry { entry, payload, cause } => {
             let begins = match payload {
                 PayloadChange::Begins(index) => usize::try_from(*index).ok(),
                 PayloadChange::Keeps => None,
@@ -59,6 +59,10 @@ pub(super) fn new_entry(
                         .and_then(|body| Ok(RawRecord::parse(&body)?)),
                 };
                 return match record {
+                    Ok(record) if cause.evidence == Evidence::LetterFound => {
+                        let batch = render.found_letter(&record);
+                        letter_entry(journal, render, entry, head, (&record, batch))
+                    }
                     Ok(record) => dead_letter(journal, render, entry, head, &record),
                     // Damaged bytes do not stop the engine: the letter is written without them,
                     // with a log line.
@@ -98,9 +102,20 @@ fn dead_letter(
     head: EncodedHead,
     record: &RawRecord,
 ) -> Result<NewEntry, EngineError> {
+    let batch = render.dead_letter(entry, record);
+    letter_entry(journal, render, entry, head, (record, batch))
+}
+
+fn letter_entry(
+    journal: &Journal,
+    render: &Render,
+    entry: &Entry,
+    head: EncodedHead,
+    (record, batch): (&RawRecord, Bytes),
+) -> Result<NewEntry, EngineError> {
     let stream = journal.stream_open(&render.dead_letter_stream(&entry.group))?;
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.timestamp_ms };
-    Ok(NewEntry::batch(kind::DEAD_LETTER, append, head, render.dead_letter(entry, record)))
+    Ok(NewEntry::batch(kind::DEAD_LETTER, append, head, batch))
 }
 
 /// A dead letter without key and value, for a record with damaged bytes. Its headers name the

@@ -61,12 +61,13 @@ pub use job::{
 pub use letters::dead_letter::{DeadLetter, Letters};
 pub use letters::final_log::ROUND as FINAL_ROUND;
 pub use letters::following::{ReadLetters, is_letter};
+pub use letters::produced::ProducedLetters;
 pub use letters::start_names::{StartNamesError, check_start_names};
 pub use mover::RetryPartitionLog;
 pub use mover::release_queue::{ReleaseBatch, ReleaseOutcome, ReleaseTarget};
 pub use nack_batch::{NackBatch, NackReply, NackRequest};
 pub use operator::Operator;
-pub use producer_sequences::ProducerSequence;
+pub use producer_sequences::{LETTERS, ProducerSequence};
 pub use record_events::{EventKind, HistoryQuery, RecordEvent, Teller};
 pub use recover::{EngineParts, Replay};
 pub use store::{Flusher, Shape, ShapeList, ShapeView, TakenEntry};

@@ -16,11 +16,15 @@ use crate::wire::idempotence::{ProducerWindow, SeenBatch, SequenceCheck};
 /// The version byte of stored producer sequences.
 const VERSION: u8 = 2;
 
+/// The partition of batches that clients produce to the dead-letter topic of the group.
+pub const LETTERS: i32 = -1;
+
 /// Producer id, epoch and sequence numbers of an idempotent producer's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerSequence {
     pub id: i64,
-    /// The partition of the retry topic that the batch names.
+    /// The partition of the retry topic that the batch names; [`LETTERS`] for a batch of dead
+    /// letters.
     pub partition: i32,
     pub epoch: i16,
     /// Sequence number of the batch's first record.
@@ -39,7 +43,10 @@ impl ProducerSequence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceVerdict {
     New,
-    Repeated,
+    Repeated {
+        /// The offset that the batch got; 0 for nacks.
+        base: i64,
+    },
     Fenced,
 }
 
@@ -68,7 +75,7 @@ impl ProducerSequences {
         };
         match window.check(producer.epoch, producer.first, producer.last) {
             SequenceCheck::InOrder | SequenceCheck::OutOfOrder => SequenceVerdict::New,
-            SequenceCheck::Duplicate { .. } => SequenceVerdict::Repeated,
+            SequenceCheck::Duplicate { base_offset: base } => SequenceVerdict::Repeated { base },
             SequenceCheck::FencedEpoch => SequenceVerdict::Fenced,
         }
     }
@@ -101,17 +108,13 @@ impl ProducerSequences {
         &mut self,
         group: &GroupId,
         producer: ProducerSequence,
-        now: WallMs,
+        (now, base_offset): (WallMs, i64),
     ) -> NewEntry {
         let (window, seen) = self.windows.entry(producer.key(group)).or_default();
         *seen = now;
         window.record(
             producer.epoch,
-            SeenBatch {
-                first_sequence: producer.first,
-                last_sequence: producer.last,
-                base_offset: 0,
-            },
+            SeenBatch { first_sequence: producer.first, last_sequence: producer.last, base_offset },
         );
         let mut head = vec![VERSION];
         head.extend(now.0.to_le_bytes());
@@ -181,12 +184,12 @@ mod tests {
         let batch =
             |first| ProducerSequence { id: 7, partition: 2, epoch: 0, first, last: first + 1 };
         let mut stamps = ProducerSequences::new(1_000);
-        stamps.record(&group, batch(0), WallMs(5));
-        let entry = stamps.record(&group, batch(2), WallMs(6));
+        stamps.record(&group, batch(0), (WallMs(5), 0));
+        let entry = stamps.record(&group, batch(2), (WallMs(6), 0));
         let mut again = ProducerSequences::new(1_000);
         again.replay(&stored(&entry));
-        assert_eq!(again.check(&group, batch(0)), SequenceVerdict::Repeated);
-        assert_eq!(again.check(&group, batch(2)), SequenceVerdict::Repeated);
+        assert_eq!(again.check(&group, batch(0)), SequenceVerdict::Repeated { base: 0 });
+        assert_eq!(again.check(&group, batch(2)), SequenceVerdict::Repeated { base: 0 });
         assert_eq!(again.check(&group, batch(4)), SequenceVerdict::New);
         assert_eq!(again.check(&group, batch(6)), SequenceVerdict::New, "gaps are accepted");
         let elsewhere = ProducerSequence { partition: 1, ..batch(2) };
@@ -206,12 +209,12 @@ mod tests {
         let batch = ProducerSequence { id: 1, partition: 0, epoch: 2, first: 3, last: 4 };
         let stored_once: Vec<u8> = vec![2, 5, 0, 0, 0, 0, 0, 0, 0, 1, 4, 1, 6, 8, 0];
         let mut stamps = ProducerSequences::new(1_000);
-        let mut entry = stored(&stamps.record(&group, batch, WallMs(5)));
+        let mut entry = stored(&stamps.record(&group, batch, (WallMs(5), 0)));
         assert_eq!(entry.head, stored_once, "the format has changed: give it a new version");
         entry.head = stored_once.into();
         let mut again = ProducerSequences::new(1_000);
         again.replay(&entry);
-        assert_eq!(again.check(&group, batch), SequenceVerdict::Repeated);
+        assert_eq!(again.check(&group, batch), SequenceVerdict::Repeated { base: 0 });
         assert_eq!(
             again.check(&group, ProducerSequence { first: 5, last: 5, ..batch }),
             SequenceVerdict::New

@@ -83,6 +83,12 @@ impl Render {
     pub(super) fn dead_letter(&self, entry: &Entry, record: &RawRecord) -> Bytes {
         build_batch(0, record, &dead_letter_headers(entry))
     }
+
+    /// The batch of a dead letter that somebody else wrote, at offset 0.
+    #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
+    pub(super) fn found_letter(&self, record: &RawRecord) -> Bytes {
+        build_batch(0, record, &[])
+    }
 }
 
 /// The headers of a dead letter.

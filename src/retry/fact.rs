@@ -77,7 +77,7 @@ evidence! {
     RetryCommit "retry_commit" "a commit passed the hand-out";
     OriginCommit "origin_commit" "a commit passed the record as produced";
     Reset "reset" "a commit went back below it";
-    HandOut "hand_out" "given to a member";
+    HandOut "hand_out" "released into its retry topic";
     MemoryEnded "memory_ended" "the time to remember it is over";
     DeadLetterGone "dead_letter_gone" "the dead letter was deleted";
     Rescheduled "rescheduled" "the clock or the delay table was changed";

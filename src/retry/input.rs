@@ -141,7 +141,7 @@ pub enum LedgerInput {
         /// In the order of their bytes.
         imports: Vec<Import>,
     },
-    /// Records of the group's dead-letter topic in the cluster behind. Not answered.
+    /// Records of the group's dead-letter topic. Not answered.
     Letters {
         group: GroupId,
         /// In the order of the topic.

@@ -21,7 +21,9 @@ const IDLE: Duration = Duration::from_secs(5);
 /// others for a moment.
 const UNKNOWN_MAX: u32 = 5;
 /// Longest time of one question.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Rounds that leave out a topic that could not be read.
+const SKIPS: u32 = 10;
 
 /// The reading task, which runs for as long as the server does.
 struct LetterTopics {
@@ -38,6 +40,8 @@ struct FollowedTopic {
     /// Time of the next read, as nobody asks for an earlier one.
     next_at: Duration,
     has_failed: bool,
+    /// Rounds that leave the topic out, so that others are read meanwhile.
+    skips: u32,
     /// Looks in a row that found no topic.
     unknown: u32,
     /// The topic has more than one partition, which was logged.
@@ -91,11 +95,13 @@ impl LetterTopics {
         self.router.engine.keep_letter_troubles(&blocked);
         let now = self.router.clock.elapsed();
         for group in self.groups().union(&blocked) {
-            let is_due = self.topics.get(group).is_none_or(|topic| topic.next_at <= now);
-            if blocked.contains(group) || is_due {
+            let is_blocked = blocked.contains(group);
+            let topic = self.topics.entry(group.clone()).or_default();
+            topic.skips = topic.skips.saturating_sub(1);
+            if topic.skips == 0 && (is_blocked || topic.next_at <= now) {
                 let read = tokio::time::timeout(PATIENCE, self.read(upstream, group)).await;
                 let read = read.unwrap_or(Err(UpstreamError::TooSlow.into()));
-                self.note((group, blocked.contains(group)), read);
+                self.note((group, is_blocked), read);
             }
         }
         let is_stopped = self.router.engine.count_letter_troubles() > 0;
@@ -126,6 +132,9 @@ impl LetterTopics {
             Ok(()) => {}
             Err(error) => {
                 topic.leader = None;
+                if !error.is_passing() {
+                    topic.skips = SKIPS;
+                }
                 if !is_blocked || error.is_passing() {
                     tracing::debug!(%group, %error, "dead letters are not read now");
                 } else if engine.set_letter_trouble(group, Some(error.to_string())) {
@@ -168,8 +177,7 @@ impl LetterTopics {
                         );
                         self.router.engine.forget_letters(group).await?;
                     } else {
-                        let records = Vec::new();
-                        self.take((group, &topic), TopicRead::empty(start, records), since).await?;
+                        self.take((group, &topic), TopicRead::before(start), since).await?;
                     }
                 }
                 ReadAnswer::Refused(

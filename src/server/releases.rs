@@ -18,6 +18,9 @@ pub(super) const WRITERS: usize = 4;
 /// Pause between attempts.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MOST: Duration = Duration::from_secs(5);
+/// Attempts to write dead letters before the writer is free for other batches, about 12 s. The
+/// topic is read to its end before they are sent again.
+const LETTER_ATTEMPTS_MAX: u32 = 8;
 /// Attempts in a row that find no topic, after which it is lost. A broker may lag behind the
 /// others for a moment.
 const UNKNOWN_MAX: u32 = 5;
@@ -89,6 +92,10 @@ async fn write(
         if is_denied {
             return ReleaseOutcome::Denied(error.to_string());
         }
+        let is_letters = matches!(batch.target, ReleaseTarget::Letters(_));
+        if is_letters && failures.count() >= LETTER_ATTEMPTS_MAX {
+            return ReleaseOutcome::Later;
+        }
         tokio::time::sleep(failures.add(PAUSE_FIRST, PAUSE_MOST)).await;
     }
 }
@@ -110,8 +117,6 @@ fn note_trouble(router: &Router, batch: &ReleaseBatch, error: Option<&WriteError
         None if is_news => tracing::info!(%group, %topic, "dead letters go on"),
         _ => {}
     }
-    let stopped = router.engine.count_letter_troubles() > 0;
-    router.metrics.set_degraded("dead_letters_waiting", stopped);
 }
 
 fn is_unknown(error: &WriteError) -> bool {

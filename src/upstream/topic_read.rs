@@ -40,9 +40,9 @@ pub struct TopicRead {
 }
 
 impl TopicRead {
-    /// A read of a log that begins behind the offset.
-    pub fn empty(start: i64, records: Vec<(i64, RawRecord)>) -> Self {
-        Self { records, next: start, start, end: i64::MAX }
+    /// Nothing of a log that begins behind the offset.
+    pub fn before(start: i64) -> Self {
+        Self { records: Vec::new(), next: start, start, end: i64::MAX }
     }
 
     /// Whether the log had no more records.

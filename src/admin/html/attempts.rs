@@ -87,7 +87,7 @@ fn remembered(history: &[(i64, String)]) -> Markup {
         @if history.is_empty() {
             p.empty {
                 "No attempt of this record is known any more. Attempts stay in the log until "
-                "compaction removes them; a record that a client produced here has had none."
+                "compaction removes them; a record that somebody wrote here has had none."
             }
         } @else {
             (scroll_table("Attempts", &html! {

@@ -16,7 +16,6 @@ use super::{
     states,
 };
 use crate::admin::answer::Refusal;
-use crate::admin::api::IN_TOPIC;
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::Fingerprint;
@@ -94,7 +93,7 @@ async fn content<S: Source>(
 /// The first letters of a group.
 #[derive(Default)]
 struct FirstLetters {
-    /// The dead letters, and records that a client produced to the topic.
+    /// The dead letters.
     letters: Vec<DeadLetterView>,
     /// Letters that can be restored.
     discarded: Vec<DeadLetterView>,
@@ -110,7 +109,7 @@ async fn letters<S: Source>(source: &S, id: &str) -> Result<FirstLetters, Refusa
         (after, looked_at) = (Some(last), looked_at + piece.len());
         for letter in piece {
             match letter.state.as_str() {
-                state if IN_TOPIC.contains(&state) => found.letters.push(letter),
+                "dead" => found.letters.push(letter),
                 "discarded" if letter.restorable_until_ms.is_some() => {
                     found.discarded.push(letter);
                 }

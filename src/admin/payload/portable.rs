@@ -57,8 +57,6 @@ pub struct PortableLetter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortableLetters {
     pub letters: Vec<Portable>,
-    /// Records that clients produced to the topic: reprise knows no failure of them.
-    pub produced: u64,
     /// Offsets whose bytes cannot be read.
     pub unreadable: Vec<i64>,
     /// The offset to go on after; `None`: there are no more.

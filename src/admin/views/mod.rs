@@ -287,8 +287,7 @@ pub struct DeadLetterView {
     pub origin: Option<String>,
     /// Failures charged, the last one included.
     pub reconsume_times: u32,
-    /// `dead`, `discarded`, `redriven`, or `produced`: a client produced it to the dead-letter
-    /// topic.
+    /// `dead`, `discarded` or `redriven`.
     pub state: String,
     /// Time until which a discarded letter can be restored, Unix ms.
     pub restorable_until_ms: Option<i64>,

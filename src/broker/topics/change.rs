@@ -277,7 +277,8 @@ mod tests {
     fn dead_letters_are_no_topic_to_change() {
         let (topics, _, _writer) = house();
         let name = TopicName::new("reprise.dlq.shop");
-        topics.dead_letters(&name, Uuid::from_u128(6), true).unwrap().unwrap();
+        topics.journal.stream_open("d/reprise.dlq.shop").unwrap();
+        assert!(topics.dead_letters(&name, Uuid::from_u128(6)).is_some());
         assert!(topics.alter(&name, &[set("retention.ms", "1")], false).is_err());
         assert!(topics.replace(&name, Vec::new(), false).is_err());
         assert!(topics.grow(&name, 2, false).is_err());

@@ -176,7 +176,6 @@ impl Bound {
             (Self::Settled(_) | Self::Time(_), _) if is_gap => true,
             (Self::Offset(up_to), _) => batch.base_offset < up_to,
             (Self::Settled(oldest), Some(letter)) => is_settled(&letter, store, oldest),
-            // A client produced this record.
             (Self::Settled(_), None) => false,
             (Self::Time(oldest), letter) => match letter.map(|letter| letter.state) {
                 Some(RetryState::Dead { at }) => at < oldest,

@@ -93,7 +93,7 @@ impl Driver {
         self.may_decide()?;
         self.journal.admits()?;
         if let Some(producer) = batch.producer
-            && self.is_repeated(&batch.group, producer)?
+            && self.repeated(&batch.group, producer)?.is_some()
         {
             return Ok(NackReply::Repeated);
         }
@@ -149,7 +149,7 @@ impl Driver {
             Some(LedgerAnswer::BadNacks(bad)) => return Err(EngineError::BadNacks(bad)),
             _ => return Err(EngineError::Stopped),
         };
-        let stamp = producer.map(|producer| self.stamps.record(group, producer, now.wall));
+        let stamp = producer.map(|producer| self.stamps.record(group, producer, (now.wall, 0)));
         let more = windows.into_iter().chain(stamp).collect();
         self.persist(&facts, &records, more)?;
         Ok(outcomes)
@@ -191,15 +191,16 @@ impl Driver {
         }
     }
 
-    /// Checks a batch against its producer's sequences; an error means that it is refused.
-    fn is_repeated(
+    /// Checks a batch against its producer's sequences. Returns the offset of one that is repeated;
+    /// an error means that it is refused.
+    pub(in crate::engine) fn repeated(
         &self,
         group: &GroupId,
         producer: ProducerSequence,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<Option<i64>, EngineError> {
         match self.stamps.check(group, producer) {
-            SequenceVerdict::New => Ok(false),
-            SequenceVerdict::Repeated => Ok(true),
+            SequenceVerdict::New => Ok(None),
+            SequenceVerdict::Repeated { base } => Ok(Some(base)),
             SequenceVerdict::Fenced => Err(EngineError::InvalidProducerEpoch),
         }
     }

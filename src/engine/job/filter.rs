@@ -41,10 +41,10 @@ pub struct LetterFilter {
 }
 
 impl LetterFilter {
-    /// True when a letter and its entry meet all conditions. The cost is linear in the bytes of the
+    /// True when a letter meets all conditions. The cost is linear in the bytes of the
     /// record.
-    pub fn admits(&self, letter: &DeadLetter, entry: &Entry) -> bool {
-        self.admits_entry(entry) && self.admits_record(letter)
+    pub fn admits(&self, letter: &DeadLetter) -> bool {
+        self.admits_entry(&letter.entry) && self.admits_record(letter)
     }
 
     fn admits_entry(&self, entry: &Entry) -> bool {

@@ -12,8 +12,8 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 pub struct DeadLetter {
     /// Offset in the dead-letter topic.
     pub offset: i64,
-    /// The entry's fact; `None` for a record that a client produced to the topic.
-    pub entry: Option<Entry>,
+    /// The entry when it became a dead letter.
+    pub entry: Entry,
     /// The record with the sidecar's headers.
     pub record: RawRecord,
 }
@@ -29,7 +29,7 @@ pub struct Letters {
     pub end: i64,
 }
 
-/// The entry of a dead letter's batch; `None` if a client produced the batch.
+/// The entry of a dead letter's batch; `None` if its fact cannot be read.
 pub(in crate::engine) fn entry_of(batch: &StreamBatch) -> Option<Entry> {
     match decode_fact(&batch.head) {
         Ok(Fact::Entry { entry, .. }) => Some(*entry),
@@ -43,7 +43,7 @@ impl DeadLetter {
         batch: &StreamBatch,
         from: i64,
     ) -> Result<impl Iterator<Item = Result<Self, RecordError>>, RecordError> {
-        let entry = entry_of(batch);
+        let entry = entry_of(batch).ok_or(RecordError::Batch)?;
         let parsed = Batch::parse(&batch.body).map_err(|_| RecordError::Batch)?;
         let numbered = (batch.base_offset..).zip(records(&parsed, BATCH_BYTES_MAX)?);
         let wanted = numbered.filter(move |(offset, record)| *offset >= from || record.is_err());
@@ -103,6 +103,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::model::{EntryId, WallMs};
+    use crate::retry::{Cause, Evidence, PayloadChange, encode_fact};
     use crate::wire::batch::{Headers, TimestampType, produce_batch};
 
     fn batch(base_offset: i64, values: &[usize]) -> StreamBatch {
@@ -120,9 +122,17 @@ mod tests {
             base_offset,
             records: u32::try_from(values.len()).unwrap(),
             max_timestamp_ms: 1,
-            head: Bytes::new(),
+            head: fact(),
             body: produce_batch(&records, None).unwrap(),
         }
+    }
+
+    fn fact() -> Bytes {
+        let origin = "orders-0@1".parse().unwrap();
+        let entry = Entry::dead(EntryId(1), &"shop".into(), origin, WallMs(1));
+        let cause = Cause { evidence: Evidence::LetterFound, at: WallMs(1), by: None };
+        let (entry, payload) = (Box::new(entry), PayloadChange::Keeps);
+        encode_fact(&Fact::Entry { entry, cause, payload }).unwrap().into()
     }
 
     /// Letter offsets, unreadable offsets and the end of a read from `from`, bounded by `bytes`.

@@ -20,11 +20,13 @@ use crate::journal::{Bounds, EncodedHead, NewEntry, StreamAppend, StreamId};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::retry::{Disposition, Entries, Fact, FoundLetter, Import, LedgerInput, StateKind};
 use crate::wire::batch::RawRecord;
-use crate::wire::mark::{own_time, read_letter, strip};
+use crate::wire::mark::{own_time, read_letter};
 use crate::wire::names::dead_letter_topic;
 
 /// Operator name in the audit log for dead letters that were deleted in the cluster.
 const CLUSTER: &str = "cluster";
+/// The head of an entry without dead letters.
+const GAP_VERSION: u8 = 1;
 /// Offsets of one entry of the log that has no dead letters.
 const GAP_MAX: i64 = 1 << 30;
 
@@ -184,7 +186,8 @@ impl Request for ReadLetters {
                 end = end.saturating_add(1);
                 run.push(next);
             }
-            driver.take_run(&group, run)?;
+            let run = run.into_iter().map(|(offset, record)| (offset, own_time(&record)));
+            driver.take_run(&group, run.collect(), letter_of, Vec::new())?;
         }
         driver.skip_letters(&group, (end, next))?;
         if is_end {
@@ -206,7 +209,7 @@ impl Driver {
             let stream = self.letter_stream(group)?;
             let records = u32::try_from(count).unwrap_or(u32::MAX);
             let append = StreamAppend { stream, records, max_timestamp_ms: -1 };
-            let head = EncodedHead::new(Bytes::new());
+            let head = EncodedHead::new(Bytes::from_static(&[GAP_VERSION]));
             let gap = NewEntry::batch(kind::LETTER_GAP, append, head, Bytes::new());
             self.append(&[], &[], vec![gap])?;
             from += count;
@@ -218,13 +221,17 @@ impl Driver {
         Ok(self.journal.stream_open(&self.render.dead_letter_stream(group))?)
     }
 
-    /// Takes records with consecutive offsets.
-    fn take_run(&mut self, group: &GroupId, run: Vec<(i64, RawRecord)>) -> Result<(), EngineError> {
+    /// Takes records with consecutive offsets, in one atomic group with `more`.
+    pub(super) fn take_run(
+        &mut self,
+        group: &GroupId,
+        run: Vec<(i64, RawRecord)>,
+        read: impl Fn(&RawRecord) -> Import,
+        more: Vec<NewEntry>,
+    ) -> Result<(), EngineError> {
         let (mut letters, mut records) = (Vec::new(), Vec::new());
         for (offset, record) in run {
-            let letter = letter_of(&record);
-            let record = own_time(&record);
-            let stored = RawRecord { headers: strip(&record.headers), ..record }.to_bytes();
+            let (letter, stored) = (read(&record), record.to_bytes());
             let record_bytes = u64::try_from(stored.len()).unwrap_or(u64::MAX);
             letters.push(FoundLetter {
                 id: self.letters.at(group, offset),
@@ -236,7 +243,7 @@ impl Driver {
         self.tell_room(now, group);
         let input = LedgerInput::Letters { group: group.clone(), letters };
         let (_, facts) = self.handle_records(now, input, &records);
-        self.persist(&facts, &records, Vec::new())?;
+        self.persist(&facts, &records, more)?;
         self.letters.arrived(group, facts.iter().filter_map(id_of));
         self.see_room(group);
         Ok(())
@@ -256,7 +263,7 @@ pub fn is_letter(record: &RawRecord) -> bool {
 }
 
 /// The dead letter by the headers of its record.
-fn letter_of(record: &RawRecord) -> Import {
+pub(super) fn letter_of(record: &RawRecord) -> Import {
     let read = read_letter(&record.headers);
     let history = read
         .history
@@ -267,7 +274,8 @@ fn letter_of(record: &RawRecord) -> Import {
         origin: read.origin,
         // The group that failed it went on.
         passed: true,
-        died: last_failed.unwrap_or(WallMs(record.timestamp_ms)),
+        // A record has any time; without a failure the letter begins when it is found.
+        died: last_failed.unwrap_or(WallMs(i64::MAX)),
         redrives: read.redrives,
         reconsume_times: read.reconsume_times,
         max_reconsume_times: read.max_reconsume_times,

@@ -6,6 +6,7 @@
 pub(super) mod dead_letter;
 pub(super) mod final_log;
 pub(super) mod following;
+pub(super) mod produced;
 pub(super) mod quota_levels;
 pub(super) mod sending;
 pub(super) mod sent_letters;

@@ -53,6 +53,7 @@ impl Driver {
             return;
         }
         if self.ahead.is_some() || self.may_decide().is_err() {
+            self.letters.not_before = now.mono.plus(FULL_MS);
             return;
         }
         for group in self.letters.take_ready(now.mono) {

@@ -15,6 +15,8 @@ pub(in crate::engine) struct SentLetters {
     pub(super) topics: BTreeMap<GroupId, LetterTopic>,
     /// Groups whose blocked entries may be sent.
     pub(super) ready: BTreeSet<GroupId>,
+    /// Earliest time of the next batch, after the engine could not decide.
+    pub(super) not_before: MonoMs,
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +95,7 @@ impl SentLetters {
     /// Time of the next batch; `None`: there is nothing to do.
     pub(in crate::engine) fn alarm(&self) -> Option<MonoMs> {
         let at = |group| self.topics.get(group).map_or(MonoMs(0), |topic| topic.not_before);
-        self.ready.iter().map(at).min()
+        self.ready.iter().map(at).min().map(|first| first.max(self.not_before))
     }
 
     pub(super) fn take_ready(&mut self, now: MonoMs) -> Vec<GroupId> {

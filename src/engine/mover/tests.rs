@@ -3,6 +3,7 @@
 mod behind;
 mod deleted;
 mod divided;
+mod letters;
 
 use std::collections::BTreeSet;
 
@@ -29,6 +30,8 @@ struct House {
     now: WallMs,
     streams: usize,
     rate: Option<u32>,
+    /// The dead letters are in the cluster behind.
+    letters_behind: bool,
     running: Option<Running>,
 }
 
@@ -55,7 +58,8 @@ impl House {
 
     fn on_disk(streams: usize, seed: u64) -> Self {
         let (disk, now) = (MemDisk::new(seed), WallMs(1_000_000));
-        let mut house = Self { disk, now, streams, rate: None, running: None };
+        let mut house =
+            Self { disk, now, streams, rate: None, letters_behind: false, running: None };
         assert!(house.start());
         house
     }
@@ -69,7 +73,8 @@ impl House {
         };
         let mut parts = EngineParts::plain(&journal, clock);
         let policy = Policy { rate: self.rate, ..Policy::default() };
-        parts.policies = Policies::new(policy, Vec::new());
+        let policies = Policies::new(policy, Vec::new());
+        parts.policies = policies.with_letters_behind(self.letters_behind);
         let Ok(tables) = Replay::tables(&journal) else { return false };
         let mut replay = Replay::new(Some(tables), &parts);
         let from = replay.from();

@@ -1,7 +1,7 @@
-//! Records of a dead-letter topic in the cluster behind: each becomes a dead letter here.
+//! Records of a dead-letter topic: each becomes a dead letter.
 //!
-//! The record of a blocked entry ends that entry. Any other record was written by somebody else:
-//! another sidecar, a client, or this sidecar before a crash.
+//! In front of a cluster the record of a blocked entry ends that entry. Any other record was
+//! written by somebody else: another sidecar, or a client.
 
 use crate::model::GroupId;
 use crate::retry::{
@@ -25,6 +25,9 @@ impl<S: Entries> Ledger<S> {
 
     /// The dead letter of the blocked entry that the record is of.
     fn written(&self, group: &GroupId, found: &FoundLetter) -> Option<Entry> {
+        if !self.policies.has_letters_behind() {
+            return None;
+        }
         let of_origin = || self.store.by_origin(group, found.letter.origin.as_ref()?);
         let held = self.store.get(found.id.or_else(of_origin)?)?;
         if held.origin != found.letter.origin {

@@ -23,8 +23,8 @@ pub(super) fn begin<'a>(
     let Some(partition) = topic.partition(index) else {
         return done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition));
     };
-    let may_wait = router.config.produce_delay.is_for(&topic.name) && !topic.dead_letters;
-    let is_bounded = !topic.dead_letters && (!may_wait || within.is_some());
+    let may_wait = router.config.produce_delay.is_for(&topic.name);
+    let is_bounded = !may_wait || within.is_some();
     let bounds = if is_bounded { TimeBounds::Kafka } else { TimeBounds::None };
     let read = (version, topic.settings.max_message_bytes);
     let batch = match one_batch(router, records, read, bounds) {

@@ -6,6 +6,7 @@
 
 mod batch;
 mod delayed;
+mod letters;
 mod local;
 mod nack;
 mod produce_delay;
@@ -176,11 +177,10 @@ fn append<'a>(
         topic.topic_id = asked.topic_id;
         let place = find(router, from.conn, &asked);
         let is_queued = place.as_ref().is_ok_and(|(_, target)| match target {
-            ProduceTarget::Nacks(_) => true,
+            ProduceTarget::Nacks(_) | ProduceTarget::Topic(TopicKind::DeadLetters(_)) => true,
             ProduceTarget::Topic(TopicKind::Local(topic)) => {
                 router.config.produce_delay.is_for(&topic.name)
             }
-            ProduceTarget::Topic(TopicKind::DeadLetters(_)) => false,
         });
         let mut partitions = Vec::with_capacity(asked.partition_data.len());
         for data in asked.partition_data {
@@ -226,37 +226,22 @@ fn one<'a>(
             "there is no record batch",
         ));
     };
-    let topic = match target {
+    match target {
         ProduceTarget::Topic(TopicKind::Local(topic)) => {
-            return local::begin(router, topic, data.index, records, (from.version, within));
+            local::begin(router, topic, data.index, records, (from.version, within))
         }
         ProduceTarget::Nacks(_) | ProduceTarget::Topic(_) if within.is_some() => {
-            return done(ProduceOutcome::refused(
-                ResponseError::InvalidTxnState,
-                NOT_TRANSACTIONAL,
-            ));
+            done(ProduceOutcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL))
         }
         ProduceTarget::Nacks(pair) => {
             if (0..router.retry_partitions(pair)).contains(&data.index) {
                 return nack::begin(router, from, (pair, data.index), records);
             }
-            return done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition));
+            done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition))
         }
         ProduceTarget::Topic(TopicKind::DeadLetters(_)) => {
-            let (bytes, max) = (records.len(), router.letter_bytes_max());
-            if bytes > max {
-                return done(ProduceOutcome::of_broker(&BrokerError::MessageTooLarge {
-                    bytes,
-                    max,
-                }));
-            }
-            router.broker.topics.dead_letters(name, router.names.topic_id(name), true)
+            letters::begin(router, from.version, (name, data.index), records)
         }
-    };
-    match topic {
-        Ok(Some(topic)) => local::begin(router, &topic, data.index, records, (from.version, None)),
-        Ok(None) => done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
-        Err(error) => done(ProduceOutcome::of_broker(&error)),
     }
 }
 

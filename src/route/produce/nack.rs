@@ -74,7 +74,19 @@ fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, Produc
     Ok(batch)
 }
 
-fn refused(error: &EngineError) -> ProduceOutcome {
+/// The producer id and the sequences of a batch, if it has some.
+pub(super) fn producer_of(batch: &Batch, partition: i32) -> Option<ProducerSequence> {
+    let header = &batch.header;
+    (header.producer_id >= 0).then(|| ProducerSequence {
+        id: header.producer_id,
+        partition,
+        epoch: header.producer_epoch,
+        first: header.base_sequence,
+        last: header.last_sequence(),
+    })
+}
+
+pub(super) fn refused(error: &EngineError) -> ProduceOutcome {
     let mut outcome = ProduceOutcome::refused(code::of_engine(error), error.to_string());
     if let EngineError::BadNacks(bad) = error {
         let named = |(index, why): &(usize, retry::BadNack)| {
@@ -119,17 +131,10 @@ fn read(
         outcome.record_errors = bad.into_iter().map(|(i, why)| (i, why.to_string())).collect();
         return Err(outcome);
     }
-    let header = &batch.header;
     Ok(NackBatch {
         group: group.clone(),
         by: Reporter { member: router.member_of(conn, group), client: conn.client() },
-        producer: (header.producer_id >= 0).then(|| ProducerSequence {
-            id: header.producer_id,
-            partition,
-            epoch: header.producer_epoch,
-            first: header.base_sequence,
-            last: header.last_sequence(),
-        }),
+        producer: producer_of(batch, partition),
         nacks,
     })
 }

@@ -69,14 +69,7 @@ impl Router {
             return None;
         }
         let id = self.names.topic_id(name);
-        let letters = self.broker.topics.dead_letters(name, id, false).unwrap_or_else(|error| {
-            tracing::warn!(
-                topic = %name, %error,
-                "R0414 dead letters cannot be read: their topic is refused; check the disk"
-            );
-            None
-        });
-        Some(TopicKind::DeadLetters(letters))
+        Some(TopicKind::DeadLetters(self.broker.topics.dead_letters(name, id)))
     }
 
     /// [`Router::place`] for an API that answers with an error.

@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Unavailable};
-use crate::engine::{self, Engine, EngineError, ShapeList};
+use crate::engine::{self, Engine, EngineError, EntryState, ShapeList};
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Disposition, Entry, RESTORE_MS, RetryState, UNKNOWN_SHAPE};
+use crate::retry::{Disposition, RESTORE_MS, RetryState};
 use crate::server::source::AdminSource;
 use crate::server::source::retry_list::history;
 use crate::wire::batch::Headers;
@@ -44,7 +44,7 @@ impl AdminSource {
         let found = self.read(move |engine| {
             let letters = engine.dead_letters(&group, offset, 1)?.letters.into_iter();
             let found = letters.filter(|letter| letter.offset == offset).take(1);
-            Ok(found.map(|letter| (entry_of(&letter), whole(&group, &letter))).collect())
+            Ok(found.map(|letter| (letter.entry.id, whole(&group, &letter))).collect())
         });
         Ok(self.with_states(found.await?).await?.pop())
     }
@@ -52,15 +52,13 @@ impl AdminSource {
     /// Adds the present states of the entries.
     async fn with_states(
         &self,
-        letters: Vec<(Option<EntryId>, DeadLetterView)>,
+        letters: Vec<(EntryId, DeadLetterView)>,
     ) -> Result<Vec<DeadLetterView>, Unavailable> {
-        let ids = letters.iter().filter_map(|(id, _)| *id).collect();
-        let mut states = self.router.engine.entry_states(ids).await?.into_iter();
-        let with_state = |(id, letter): (Option<EntryId>, DeadLetterView)| {
-            let entry = id.and_then(|_| states.next().flatten());
+        let ids = letters.iter().map(|(id, _)| *id).collect();
+        let states = self.router.engine.entry_states(ids).await?;
+        let with_state = |((_, letter), entry): ((EntryId, DeadLetterView), Option<EntryState>)| {
             let is_latest = entry.is_some_and(|entry| entry.is_latest_letter(letter.redrives));
             let (state, restorable_until_ms) = match entry.map(|entry| entry.state) {
-                _ if id.is_none() => ("produced", None),
                 Some(_) if !is_latest => ("redriven", None),
                 Some(RetryState::Dead { .. }) => ("dead", None),
                 Some(RetryState::Discarding { since, .. }) => {
@@ -70,7 +68,7 @@ impl AdminSource {
             };
             DeadLetterView { state: state.to_owned(), restorable_until_ms, ..letter }
         };
-        Ok(letters.into_iter().map(with_state).collect())
+        Ok(letters.into_iter().zip(states).map(with_state).collect())
     }
 
     /// The time of death of a group's first dead letter, in seconds since 1970. 0: there is none,
@@ -108,14 +106,14 @@ impl AdminSource {
             let of = group.clone();
             let read = self.read(move |engine| piece(engine, &of, from, OLDEST_PIECE)).await;
             let Ok(found) = read else { break };
-            let ids: Vec<Option<EntryId>> = found.iter().map(|(id, _)| *id).collect();
+            let ids: Vec<EntryId> = found.iter().map(|(id, _)| *id).collect();
             let Ok(letters) = self.with_states(found).await else { break };
             let Some(last) = letters.last().map(|letter| letter.offset) else { break };
             let mut each = ids.into_iter().zip(&letters);
-            if let Some((entry, letter)) = each.find(|(_, letter)| is_in_topic(letter)) {
+            if let Some((entry, letter)) = each.find(|(_, letter)| letter.state == "dead") {
                 let ms = u64::try_from(letter.at_ms).unwrap_or(0);
                 let since = Duration::from_millis(ms).as_secs_f64();
-                let entry = entry.map(|id| (id, letter.redrives));
+                let entry = Some((entry, letter.redrives));
                 return OldestLetter { offset: letter.offset, entry, since };
             }
             (from, looked_at) = (last.saturating_add(1), looked_at + letters.len());
@@ -160,7 +158,7 @@ fn piece(
     group: &GroupId,
     mut from: i64,
     limit: usize,
-) -> Result<Vec<(Option<EntryId>, DeadLetterView)>, EngineError> {
+) -> Result<Vec<(EntryId, DeadLetterView)>, EngineError> {
     let (mut found, mut bytes) = (Vec::new(), 0_usize);
     while found.len() < limit && bytes < PIECE_BYTES {
         let read = engine.dead_letters(group, from, READ_BYTES)?;
@@ -169,7 +167,7 @@ fn piece(
         }
         from = read.end;
         for letter in read.letters.into_iter().take(limit - found.len()) {
-            let id = entry_of(&letter);
+            let id = letter.entry.id;
             let letter = line(group, &letter);
             let kept = letter.key.as_ref().map_or(0, Vec::len);
             bytes = bytes.saturating_add(kept).saturating_add(size_of::<DeadLetterView>());
@@ -179,39 +177,27 @@ fn piece(
     Ok(found)
 }
 
-/// Whether a letter is neither discarded nor redriven.
-fn is_in_topic(letter: &DeadLetterView) -> bool {
-    matches!(letter.state.as_str(), "dead" | "produced")
-}
-
-fn entry_of(letter: &engine::DeadLetter) -> Option<EntryId> {
-    letter.entry.as_ref().map(|entry| entry.id)
-}
-
 /// The fields of a letter that a list shows.
 fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
-    let (known, record) = (letter.entry.as_ref(), &letter.record);
-    let at = known.and_then(|entry| match entry.state {
+    let (entry, record) = (&letter.entry, &letter.record);
+    let at = match entry.state {
         RetryState::Dead { at } => Some(at.0),
         _ => None,
-    });
+    };
     DeadLetterView {
         group: group.to_string(),
         offset: letter.offset,
-        origin: known.and_then(|entry| entry.origin.as_ref()).map(ToString::to_string),
-        redrives: known.map_or(0, |entry| entry.redrives),
-        reconsume_times: known.map_or(0, |entry| entry.reconsume_times),
-        disposition: known
-            .and_then(|entry| entry.disposition)
-            .map_or("manual", Disposition::as_str)
-            .to_owned(),
-        reason: known.and_then(|entry| entry.reason.clone()),
+        origin: entry.origin.as_ref().map(ToString::to_string),
+        redrives: entry.redrives,
+        reconsume_times: entry.reconsume_times,
+        disposition: entry.disposition.map_or("manual", Disposition::as_str).to_owned(),
+        reason: entry.reason.clone(),
         at_ms: at.unwrap_or(record.timestamp_ms),
-        first_failed_ms: known.and_then(|entry| entry.first_failed).map(|at| at.0),
+        first_failed_ms: entry.first_failed.map(|at| at.0),
         timestamp_ms: record.timestamp_ms,
         key: record.key.as_ref().map(|key| key.to_vec()),
-        key_shape: known.map_or(UNKNOWN_SHAPE, Entry::key_shape).to_owned(),
-        size: known.map_or(UNKNOWN_SHAPE, Entry::size_class).to_owned(),
+        key_shape: entry.key_shape().to_owned(),
+        size: entry.size_class().to_owned(),
         value_bytes: record.value.as_ref().map(bytes::Bytes::len),
         ..DeadLetterView::default()
     }
@@ -229,7 +215,7 @@ pub(in crate::server) fn headers(headers: &Headers) -> Vec<(String, Option<Vec<u
 fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
     DeadLetterView {
         headers: headers(&letter.record.headers),
-        history: letter.entry.as_ref().map(history).unwrap_or_default(),
+        history: history(&letter.entry),
         value: letter.record.value.as_ref().map(|value| value.to_vec()),
         ..line(group, letter)
     }

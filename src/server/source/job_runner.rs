@@ -72,8 +72,10 @@ fn select(
     let letters = engine.dead_letters(&terms.group, from, READ_BYTES)?;
     let mut found = Selection { next: letters.end.clamp(from, end), ..Selection::default() };
     for letter in letters.letters.into_iter().take_while(|letter| letter.offset < end) {
-        let entry = letter.entry.as_ref().filter(|entry| terms.filter.admits(&letter, entry));
-        let Some((id, redrives)) = entry.map(|entry| (entry.id, entry.redrives)) else { continue };
+        if !terms.filter.admits(&letter) {
+            continue;
+        }
+        let (id, redrives) = (letter.entry.id, letter.entry.redrives);
         let record = match terms.action {
             JobAction::Discard => Ok(letter.record.clone()),
             _ if redrives >= terms.redrives_max => Err(LeaveReason::Looped),
@@ -91,8 +93,7 @@ fn select(
 }
 
 fn is_dead(letter: &DeadLetter, now: Option<EntryState>) -> bool {
-    let redrives = letter.entry.as_ref().map_or(0, |entry| entry.redrives);
-    now.is_some_and(|now| now.is_dead_letter(redrives))
+    now.is_some_and(|now| now.is_dead_letter(letter.entry.redrives))
 }
 
 async fn selection(
@@ -361,8 +362,7 @@ async fn send(
 }
 
 fn outgoing(one: JobCandidate) -> Option<OutgoingRecord> {
-    let (record, entry) = (one.record.ok()?, one.letter.entry?);
-    Some(operator_actions::outgoing(&entry, record))
+    Some(operator_actions::outgoing(&one.letter.entry, one.record.ok()?))
 }
 
 impl AdminSource {
@@ -395,8 +395,7 @@ impl AdminSource {
                 add(&mut plan, one, &terms);
             }
             let leave = found.candidates.iter().filter(|one| one.record.is_ok());
-            let entries = leave.filter_map(|one| one.letter.entry.as_ref());
-            sources.extend(entries.map(|entry| entry.source().cloned()));
+            sources.extend(leave.map(|one| one.letter.entry.source().cloned()));
             from = found.next.max(from + 1);
         }
         if terms.action == JobAction::Redrive {
@@ -471,14 +470,14 @@ fn add(plan: &mut JobPlan, one: &JobCandidate, terms: &JobTerms) {
 }
 
 fn sample(one: &JobCandidate, terms: &JobTerms) -> PlanSample {
-    let entry = one.letter.entry.as_ref();
+    let entry = &one.letter.entry;
     let changed = terms.patch.apply(one.letter.record.clone()).ok();
     let value = changed.filter(|_| !terms.patch.is_empty()).and_then(|record| record.value);
     PlanSample {
         offset: one.letter.offset,
-        origin: entry.and_then(|entry| entry.origin.as_ref()).map(ToString::to_string),
-        reason: entry.and_then(|entry| entry.reason.clone()),
-        redrives: entry.map_or(0, |entry| entry.redrives),
+        origin: entry.origin.as_ref().map(ToString::to_string),
+        reason: entry.reason.clone(),
+        redrives: entry.redrives,
         value: value
             .map(|value| String::from_utf8_lossy(&value).chars().take(SAMPLE_CHARS).collect()),
     }

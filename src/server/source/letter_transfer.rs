@@ -40,15 +40,11 @@ impl AdminSource {
     ) -> Result<PortableLetters, Unavailable> {
         let (of, from) = (group.clone(), after.map_or(0, |after| after.saturating_add(1)));
         let piece = self.read(move |engine| letters(engine, &of, from, limit)).await?;
-        let ids = piece.letters.iter().filter_map(|letter| letter.entry.as_ref()).map(|of| of.id);
+        let ids = piece.letters.iter().map(|letter| letter.entry.id);
         let mut states = self.router.engine.entry_states(ids.collect()).await?.into_iter();
         let (unreadable, next) = (piece.unreadable, piece.next);
         let mut copied = PortableLetters { unreadable, next, ..PortableLetters::default() };
         for DeadLetter { offset, entry, mut record } in piece.letters {
-            let Some(entry) = entry else {
-                copied.produced += 1;
-                continue;
-            };
             let Some(state) = states.next().flatten() else { continue };
             // Other letters are discarded, redriven, or originals of a changed record.
             let RetryState::Dead { at } = state.state else { continue };

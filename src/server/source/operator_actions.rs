@@ -177,11 +177,7 @@ pub(super) fn letters(
             found.left.push(LeftEntry { entry: offset, why });
             continue;
         };
-        let Some(entry) = &letter.entry else {
-            let why = "a client produced this record; reprise knows no failure of it".to_owned();
-            found.left.push(LeftEntry { entry: offset, why });
-            continue;
-        };
+        let entry = &letter.entry;
         found.sources.insert(entry.source().cloned());
         let mut record = None;
         if let Some(patch) = patch {

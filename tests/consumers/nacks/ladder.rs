@@ -50,7 +50,7 @@ fn a_records_history_is_found_by_origin_and_by_delivery() {
         past.iter().map(|past| past[key].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>()
     };
     let failed = "the application says that it failed";
-    let given = format!("given to a member: attempt 2 as {place}");
+    let given = format!("released into its retry topic: attempt 2 as {place}");
     let back = format!("{failed}: it comes back after 30 ms (level 1)");
     let dead = "a dead letter (max_attempts)";
     if in_front() {

@@ -52,3 +52,40 @@ fn a_page_of_large_keys_ends_early_and_omits_nothing() {
     let sizes: BTreeMap<i64, i64> = seen.into_iter().collect();
     assert_eq!(sizes.len(), 7);
 }
+
+#[test]
+fn records_that_clients_produce_are_dead_letters() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    let theirs = Rec::new("theirs")
+        .header("ORIGIN_MESSAGE_ID", "orders-3@812")
+        .header("x-retry-reason", "stock is empty")
+        .header("trace", "t");
+    client.put("reprise.dlq.shop", 0, &[theirs.clone(), Rec::new("plain").at(5)]);
+    let read = client.read_all("reprise.dlq.shop");
+    assert_eq!((read[0].text().as_str(), &read[0].headers), ("theirs", &theirs.headers));
+    assert_eq!((read[1].headers.len(), read[1].time_ms), (0, 5), "as the client wrote it");
+    server.restart();
+    let listed = server.json("/api/v1/dead-letters?group=shop");
+    let of = |at: usize, key: &str| listed["items"][at][key].clone();
+    assert_eq!((of(0, "state"), of(0, "origin")), ("dead".into(), "orders-3@812".into()));
+    assert_eq!((of(0, "reason"), of(1, "state")), ("stock is empty".into(), "dead".into()));
+    let body = r#"{"group": "shop", "offsets": [0, 1], "why": "x", "anyway": true}"#;
+    let (code, told) = server.post("/api/v1/dead-letters/redrive", body);
+    assert_eq!((code, &told["changed"]), (200, &2.into()), "{told}");
+    assert_eq!(server.json("/api/v1/groups/shop")["due"], 2);
+}
+
+#[test]
+fn a_repeated_batch_of_dead_letters_is_taken_once() {
+    let mut server = Server::start();
+    let by = |first| Around { producer: (7, 0, first), ..Around::default() };
+    let one = batch(&[Rec::new("one"), Rec::new("two")], by(0));
+    let told = |server: &Server| server.client().produce("reprise.dlq.shop", 0, one.clone());
+    assert_eq!((told(&server).base_offset, told(&server).base_offset), (0, 0));
+    server.restart();
+    assert_eq!(told(&server).base_offset, 0, "a restart forgets no producer");
+    let next = batch(&[Rec::new("three")], by(2));
+    assert_eq!(server.client().produce("reprise.dlq.shop", 0, next).base_offset, 2);
+    assert_eq!(server.client().read_all("reprise.dlq.shop").len(), 3);
+}

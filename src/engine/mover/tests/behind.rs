@@ -17,12 +17,12 @@ fn with_due(count: i64) -> House {
 }
 
 impl House {
-    fn batch(&mut self) -> Option<ReleaseBatch> {
+    pub(super) fn batch(&mut self) -> Option<ReleaseBatch> {
         let engine = self.on().engine.clone();
         self.ask(async move { engine.next_release().await })
     }
 
-    fn end(&mut self, batch: ReleaseBatch, outcome: ReleaseOutcome) {
+    pub(super) fn end(&mut self, batch: ReleaseBatch, outcome: ReleaseOutcome) {
         self.on().engine.release_ended(batch, outcome);
         self.steps(2);
     }
