@@ -1,10 +1,10 @@
 //! Reads the dead-letter topics of the cluster behind: the engine's dead letters follow them,
 //! whoever wrote them.
 //!
-//! Without dead letters nothing is asked.
+//! For a group without dead letters only the topic is looked for, once a minute.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::engine::{EngineError, ReadLetters, is_letter};
@@ -20,6 +20,10 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Looks in a row after which a topic that had dead letters is gone. A broker may lag behind the
 /// others for a moment.
 const UNKNOWN_MAX: u32 = 5;
+/// Time between two looks for a topic that is not there.
+const ABSENT: Duration = Duration::from_mins(1);
+/// Topics that are read in one round beside those of blocked entries.
+const OTHERS_MAX: usize = 64;
 /// Longest time of one question.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rounds that leave out a topic that could not be read.
@@ -94,11 +98,14 @@ impl LetterTopics {
             self.router.engine.groups_blocked().await.into_iter().collect();
         self.router.engine.keep_letter_troubles(&blocked);
         let now = self.router.clock.elapsed();
-        for group in self.groups().union(&blocked) {
+        let others = self.groups().into_iter().filter(|group| !blocked.contains(group));
+        let others = others.filter(|group| self.is_due(group, now)).take(OTHERS_MAX);
+        let others: Vec<GroupId> = others.collect();
+        for group in blocked.iter().chain(&others) {
             let is_blocked = blocked.contains(group);
             let topic = self.topics.entry(group.clone()).or_default();
             topic.skips = topic.skips.saturating_sub(1);
-            if topic.skips == 0 && (is_blocked || topic.next_at <= now) {
+            if topic.skips == 0 {
                 let read = tokio::time::timeout(PATIENCE, self.read(upstream, group)).await;
                 let read = read.unwrap_or(Err(UpstreamError::TooSlow.into()));
                 self.note((group, is_blocked), read);
@@ -108,21 +115,27 @@ impl LetterTopics {
         self.router.metrics.set_degraded("dead_letters_waiting", is_stopped);
     }
 
-    /// Groups whose dead-letter topic is known. The first round asks for those of all groups with
-    /// retries.
+    fn is_due(&self, group: &GroupId, now: Duration) -> bool {
+        self.topics.get(group).is_none_or(|topic| topic.next_at <= now)
+    }
+
+    /// Groups with dead letters, with members here, or whose dead-letter topic a client asked for.
     fn groups(&self) -> BTreeSet<GroupId> {
-        let names = &self.router.names;
-        let listed = if self.topics.is_empty() { names.listed() } else { Vec::new() };
-        let listed = listed.into_iter().filter(|topic| names.is_dead_letters(topic));
-        let known = self.router.engine.dead_letter_topics().into_iter().map(|(topic, _)| topic);
-        let all = known.chain(listed).chain(self.router.topics_behind.letters_opened());
-        all.filter_map(|topic| names.group_of(&topic)).collect()
+        let router = &self.router;
+        let known = router.engine.dead_letter_topics().into_iter().map(|(topic, _)| topic);
+        let topics = known.chain(router.topics_behind.letters_opened());
+        let groups = topics.filter_map(|topic| router.names.group_of(&topic));
+        let policies = router.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let here = router.members.groups().into_iter();
+        groups.chain(here.filter(|group| policies.of(group).has_retries)).collect()
     }
 
     /// Notes the end of a read. Without blocked entries nobody waits for the topic.
     fn note(&mut self, (group, is_blocked): (&GroupId, bool), read: Result<(), LetterError>) {
         let topic = self.topics.entry(group.clone()).or_default();
-        topic.next_at = self.router.clock.elapsed().saturating_add(IDLE);
+        let is_seldom = topic.unknown > 0 || read.is_err() && !is_blocked;
+        let pause = if is_seldom { ABSENT } else { IDLE };
+        topic.next_at = self.router.clock.elapsed().saturating_add(pause);
         let had_failed = std::mem::replace(&mut topic.has_failed, read.is_err() && is_blocked);
         let engine = &self.router.engine;
         match read {

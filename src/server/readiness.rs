@@ -20,8 +20,8 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     match router.engine.count_letter_troubles() {
         0 => {}
         groups => degraded.push(format!(
-            "dead letters waiting: those of {groups} groups cannot be sent to the cluster; they \
-             are kept here, and `reprise group describe` says why"
+            "dead letters waiting: those of {groups} groups cannot be written to the cluster; \
+             they are kept here, and `reprise group describe` says why"
         )),
     }
     let panic = source.guard.panic();

@@ -134,6 +134,25 @@ fn a_member_at_another_sidecar_gets_the_retry() {
 }
 
 #[test]
+fn a_sidecar_lists_the_letters_of_groups_with_members() {
+    let server = server();
+    let mut member = member(&server);
+    member.client.put("orders", 0, &[Rec::new("a")]);
+    let dead = Rec::new("a").header("x-retry-level", "-1");
+    assert_eq!(member.client.nack("shop", "orders-0@0", dead).error_code, 0);
+    let has_letter =
+        |server: &Server| server.json("/api/v1/groups")["items"][0]["dead_letters"] == 1;
+    until("it is a dead letter", || has_letter(&server));
+    // The other one knows nothing of the group, as after the loss of its disk.
+    let other = server.beside();
+    let mut there = Member::new(&other, "shop", &["orders"]);
+    there.join(&[("orders", 1)]);
+    until("the letter is found", || has_letter(&other));
+    let listed = other.json("/api/v1/dead-letters?group=shop");
+    assert_eq!(listed["items"][0]["origin"], "orders-0@0");
+}
+
+#[test]
 fn a_nack_at_another_sidecar_goes_on_counting() {
     let server = server();
     let other = server.beside();

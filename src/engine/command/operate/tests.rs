@@ -255,7 +255,7 @@ fn deleting_an_original_leaves_its_edited_letter() {
 }
 
 #[test]
-fn a_full_disk_records_forwarded_dead_letters() {
+fn a_full_disk_records_sent_dead_letters() {
     let disk = MemDisk::new(15);
     let mut house = House::open(&disk).unwrap();
     house.fill().unwrap();
