@@ -50,9 +50,15 @@ fn count(answer: &FetchResponse) -> usize {
     count
 }
 
-/// All memory for large requests and answers.
+/// All memory for large requests and answers. That of an answer is free a moment after its client
+/// has it.
 fn take_all(server: &Server) -> Admission {
-    server.router().budget.admit(usize::MAX).now_or_never().flatten().unwrap()
+    let (budget, mut all) = (&server.router().budget, None);
+    until("all memory is free", || {
+        all = budget.admit(usize::MAX).now_or_never().flatten();
+        all.is_some()
+    });
+    all.unwrap()
 }
 
 /// Asserts that the Fetch waits for memory and gets its one record once there is some.
