@@ -86,7 +86,7 @@ pub(super) async fn run(router: Arc<Router>) {
         topics.round(upstream).await;
         tokio::select! {
             () = tokio::time::sleep(REST) => {}
-            () = router.engine.letters_ended() => {}
+            () = router.engine.letters_wanted() => {}
         }
     }
 }

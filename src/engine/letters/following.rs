@@ -70,8 +70,8 @@ impl Engine {
         self.call_at_once(FindBlockedGroups).await.map(|(groups, _)| groups).unwrap_or_default()
     }
 
-    /// Waits until a batch of dead letters has ended.
-    pub async fn letters_ended(&self) {
+    /// Waits until a dead-letter topic is to be read.
+    pub async fn letters_wanted(&self) {
         self.queued_releases.wait_for_letters().await;
     }
 

@@ -30,6 +30,9 @@ impl Driver {
                 && matches!(entry.state, RetryState::Blocked { .. })
             {
                 self.letters.wake(&entry.group);
+                if !self.letters.is_read(&entry.group) {
+                    self.queued_releases.ask_for_letters();
+                }
             }
         }
     }

@@ -40,6 +40,11 @@ impl SentLetters {
         self.topics.get(group).is_some_and(|topic| topic.is_sending)
     }
 
+    /// Whether the topic was read to its end, so that entries may be sent.
+    pub(super) fn is_read(&self, group: &GroupId) -> bool {
+        self.topics.get(group).is_some_and(|topic| topic.is_read)
+    }
+
     /// Groups that have or had blocked entries since the start.
     pub(super) fn groups(&self) -> impl Iterator<Item = &GroupId> {
         self.topics.keys()

@@ -79,9 +79,14 @@ pub(in crate::engine) struct ReleaseQueue {
 }
 
 impl ReleaseQueue {
+    /// A dead-letter topic is to be read now.
+    pub(in crate::engine) fn ask_for_letters(&self) {
+        self.letters.notify_one();
+    }
+
     /// A batch of dead letters has ended. Returns their number so far.
     pub(in crate::engine) fn end_letters(&self) -> u64 {
-        self.letters.notify_one();
+        self.ask_for_letters();
         self.letters_ended.fetch_add(1, Ordering::SeqCst) + 1
     }
 
