@@ -102,8 +102,12 @@ impl GroupView {
         let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
         let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);
         let is_near = bytes.saturating_mul(5) >= most.saturating_mul(4);
-        let blocked = self.states.blocked.saturating_sub(self.refused);
-        let blocked = match if self.dead_letters_full { blocked } else { 0 } {
+        let without_room = if self.dead_letters_full {
+            self.states.blocked.saturating_sub(self.refused)
+        } else {
+            0
+        };
+        let blocked = match without_room {
             0 if is_near => {
                 return Some(format!(
                     "{topic} takes {bytes} of {most} bytes (dead_letters.max_bytes): when it is \

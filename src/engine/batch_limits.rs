@@ -6,7 +6,6 @@ use crate::engine::nack_batch::NackRequest;
 use crate::engine::store::Store;
 use crate::model::GroupId;
 use crate::retry::{Entries, NackTarget};
-use crate::wire::batch::RawRecord;
 
 /// Most bytes of one record; an entry of the journal holds 64 MiB, its fact and headers included.
 pub const RECORD_BYTES_MAX: usize = (64 << 20) - (64 << 10);
@@ -22,45 +21,35 @@ pub(super) fn check(
     group: &GroupId,
     nacks: &[NackRequest],
 ) -> Result<(), EngineError> {
-    check_each(nacks.iter().map(|nack| &nack.record))?;
+    check_each(nacks.iter().map(|nack| nack.record.len()))?;
     let bytes = nacks.iter().map(|nack| {
-        let own = u64::try_from(nack.record.len()).unwrap_or(u64::MAX);
-        own.saturating_add(named_bytes(store, group, &nack.nack.named))
+        of(nack.record.len())
+            .saturating_add(named_bytes(store, group, &nack.nack.named))
             .saturating_add(OVERHEAD_BYTES)
     });
     check_sum(bytes.fold(0, u64::saturating_add))
 }
 
-/// [`check`] for plain records.
-pub(super) fn check_bytes<'a>(
-    records: impl IntoIterator<Item = &'a bytes::Bytes> + Clone,
+/// [`check`] for plain records, by their sizes.
+pub(super) fn check_sizes(
+    sizes: impl IntoIterator<Item = usize> + Clone,
 ) -> Result<(), EngineError> {
-    check_each(records.clone().into_iter())?;
-    let bytes = records.into_iter().map(|record| {
-        u64::try_from(record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
-    });
+    check_each(sizes.clone().into_iter())?;
+    let bytes = sizes.into_iter().map(|bytes| of(bytes).saturating_add(OVERHEAD_BYTES));
     check_sum(bytes.fold(0, u64::saturating_add))
-}
-
-/// [`check`] for records that are not in their stored form yet.
-pub(super) fn check_records(records: &[RawRecord]) -> Result<(), EngineError> {
-    let bytes = |record: &RawRecord| u64::try_from(record.payload_bytes()).unwrap_or(u64::MAX);
-    let most = u64::try_from(RECORD_BYTES_MAX).unwrap_or(u64::MAX);
-    if let Some(bytes) = records.iter().map(bytes).find(|bytes| *bytes > most) {
-        return Err(EngineError::BatchTooLarge { bytes, most });
-    }
-    let all = records.iter().map(|record| bytes(record).saturating_add(OVERHEAD_BYTES));
-    check_sum(all.fold(0, u64::saturating_add))
 }
 
 /// Refuses a record too large for an entry of the journal. After the decision a refusal would be
 /// too late.
-fn check_each<'a>(mut records: impl Iterator<Item = &'a bytes::Bytes>) -> Result<(), EngineError> {
-    let Some(record) = records.find(|record| record.len() > RECORD_BYTES_MAX) else {
+fn check_each(mut sizes: impl Iterator<Item = usize>) -> Result<(), EngineError> {
+    let Some(bytes) = sizes.find(|bytes| *bytes > RECORD_BYTES_MAX) else {
         return Ok(());
     };
-    let of = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
-    Err(EngineError::BatchTooLarge { bytes: of(record.len()), most: of(RECORD_BYTES_MAX) })
+    Err(EngineError::BatchTooLarge { bytes: of(bytes), most: of(RECORD_BYTES_MAX) })
+}
+
+fn of(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Refuses more than [`BYTES_MAX`] in one group of the log.

@@ -1,5 +1,7 @@
 //! Reasons of an entry's changes of state, and the failures charged before the entry began.
 
+use serde::de::IntoDeserializer;
+use serde::de::value::{self, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::model::WallMs;
@@ -31,21 +33,10 @@ impl Disposition {
         matches!(self, Self::SeekBack | Self::Crashed | Self::TimedOut)
     }
 
-    const ALL: [Self; 9] = [
-        Self::Rejected,
-        Self::SeekBack,
-        Self::Crashed,
-        Self::MaxAttempts,
-        Self::ExplicitDlq,
-        Self::Expired,
-        Self::Undecodable,
-        Self::Manual,
-        Self::TimedOut,
-    ];
-
     /// The disposition with that word.
     pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str() == word)
+        let word: StrDeserializer<'_, value::Error> = word.into_deserializer();
+        Self::deserialize(word).ok()
     }
 
     /// The word in headers, metrics and lists.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use crate::broker::error::BrokerError;
 use crate::engine::{Engine, EngineError, FINAL_ROUND};
 use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalError};
-use crate::model::{MonoMs, WallMs};
+use crate::model::{GroupId, MonoMs, WallMs};
 use crate::retry::RESTORE_MS;
 use crate::route::Router;
 use crate::route::topics::retry_topics::TrimMarks;
@@ -192,23 +192,28 @@ async fn trim(router: &Arc<Router>, marks: &mut TrimMarks) -> Result<(), RoundEr
     if router.upstream.is_some() { Ok(()) } else { expire_letters(router).await }
 }
 
+/// The time before which dead letters of a group died too long ago; `None`: all are kept.
+pub(super) fn oldest_letter(router: &Router, group: &GroupId) -> Option<WallMs> {
+    let policies = router.policies.read().unwrap_or_else(PoisonError::into_inner);
+    let retention_ms = policies.of(group).dead_letters_retention_ms?;
+    Some(WallMs(router.clock.now().wall.0.saturating_sub_unsigned(retention_ms)))
+}
+
+/// The time before which a settled dead letter is deleted.
+pub(super) fn oldest_settled(router: &Router) -> WallMs {
+    WallMs(router.clock.now().wall.0.saturating_sub_unsigned(RESTORE_MS))
+}
+
 /// Deletes dead letters that are older than their groups keep them, or settled for a day.
 async fn expire_letters(router: &Router) -> Result<(), RoundError> {
-    let now = router.clock.now().wall;
     for group in router.engine.groups().await? {
-        let retention_ms = {
-            let policies = router.policies.read().unwrap_or_else(PoisonError::into_inner);
-            policies.of(&group.group).dead_letters_retention_ms
-        };
-        let Some(retention_ms) = retention_ms else { continue };
-        let oldest = WallMs(now.0.saturating_sub_unsigned(retention_ms));
+        let Some(oldest) = oldest_letter(router, &group.group) else { continue };
         let letters = router.engine.expire_letters(&group.group, oldest).await?;
         if letters > 0 {
             tracing::info!(group = %group.group, letters, "retention removed dead letters");
         }
     }
-    let oldest = WallMs(now.0.saturating_sub_unsigned(RESTORE_MS));
-    let letters = router.engine.delete_settled(oldest).await?;
+    let letters = router.engine.delete_settled(oldest_settled(router)).await?;
     if letters > 0 {
         tracing::info!(letters, "settled dead letters were deleted");
     }

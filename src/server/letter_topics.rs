@@ -213,13 +213,14 @@ impl LetterTopics {
         let is_end = read.is_end();
         let TopicRead { mut records, next, start, .. } = read;
         records.retain(|(offset, record)| {
-            if !is_letter(record) {
+            let is_kept = is_letter(record);
+            if !is_kept {
                 tracing::warn!(
                     %group, %topic, offset,
                     "R0414 a record of the dead-letter topic is too large to be listed"
                 );
             }
-            is_letter(record)
+            is_kept
         });
         let engine = &self.router.engine;
         let read = ReadLetters { group: group.clone(), records, next, is_end, since };

@@ -2,14 +2,14 @@
 //! committed past a day ago, settled dead letters, and those past their retention.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::EngineError;
-use crate::model::{GroupId, MonoMs, TopicName, WallMs};
-use crate::retry::RESTORE_MS;
+use crate::model::{MonoMs, TopicName};
 use crate::route::Router;
 use crate::route::topics::retry_topics::TrimMarks;
+use crate::server::housekeeping::{oldest_letter, oldest_settled};
 use crate::upstream::{FailureKind, OwnLinks, Upstream, WriteError};
 
 /// Time between two looks at the topics.
@@ -60,18 +60,17 @@ impl TopicTrimming {
     }
 
     async fn trim_letters(&mut self, upstream: &Upstream) -> Result<(), EngineError> {
-        let (router, now) = (Arc::clone(&self.router), self.router.clock.now().wall);
+        let router = Arc::clone(&self.router);
         let engine = &router.engine;
         for (topic, _) in engine.dead_letter_topics() {
             let Some(group) = router.names.group_of(&topic) else { continue };
-            let settled = WallMs(now.0.saturating_sub_unsigned(RESTORE_MS));
-            let end = engine.settled_end(&topic, settled).await?;
+            let end = engine.settled_end(&topic, oldest_settled(&router)).await?;
             if let Some(end) = end
                 && self.delete(upstream, (&topic, 0), end).await
             {
                 engine.letters_deleted(&topic, end).await?;
             }
-            let Some(oldest) = self.retention_of(&group, now) else { continue };
+            let Some(oldest) = oldest_letter(&router, &group) else { continue };
             let end = engine.expired_end(&topic, oldest).await?;
             if let Some(end) = end
                 && self.delete(upstream, (&topic, 0), end).await
@@ -81,13 +80,6 @@ impl TopicTrimming {
             }
         }
         Ok(())
-    }
-
-    /// The time before which dead letters of the group died too long ago.
-    fn retention_of(&self, group: &GroupId, now: WallMs) -> Option<WallMs> {
-        let policies = self.router.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let retention_ms = policies.of(group).dead_letters_retention_ms?;
-        Some(WallMs(now.0.saturating_sub_unsigned(retention_ms)))
     }
 
     /// Deletes the records of a partition before an offset; false: they are still there.

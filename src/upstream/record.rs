@@ -145,7 +145,7 @@ pub(super) fn answer_for(answer: &FetchResponse, origin: &Origin) -> OriginAnswe
 }
 
 /// End of the records that this broker can return: the last stable offset, or the high watermark.
-fn known_end(partition: &PartitionData) -> i64 {
+pub(super) fn known_end(partition: &PartitionData) -> i64 {
     match partition.last_stable_offset {
         stable @ 0.. => stable.min(partition.high_watermark),
         _ => partition.high_watermark,

@@ -5,7 +5,7 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 
 use crate::model::{Origin, TopicName};
-use crate::upstream::record::{FETCH_ANYWHERE, fetch};
+use crate::upstream::record::{FETCH_ANYWHERE, fetch, known_end};
 use crate::upstream::writer::wire_text;
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::batch::{Batch, Hidden, RawRecord, RecordError, records};
@@ -51,12 +51,8 @@ impl TopicRead {
     }
 
     fn of(partition: &PartitionData, from: i64) -> Self {
-        let end = match partition.last_stable_offset {
-            stable @ 0.. => stable.min(partition.high_watermark),
-            _ => partition.high_watermark,
-        };
-        let mut read =
-            Self { records: Vec::new(), next: from, start: partition.log_start_offset, end };
+        let (start, end) = (partition.log_start_offset, known_end(partition));
+        let mut read = Self { records: Vec::new(), next: from, start, end };
         let aborted = partition.aborted_transactions.iter().flatten();
         let mut hidden = Hidden::new(aborted.map(|one| (one.producer_id.0, one.first_offset)));
         let mut rest = partition.records.clone().unwrap_or_default();

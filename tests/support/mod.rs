@@ -26,7 +26,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use reprise::config::{Config, Ephemeral, HostPort, UpstreamConfig};
-use reprise::journal::{Disk, DiskFile};
+use reprise::journal::{Disk, DiskFile, OpenError};
+use reprise::server::StartError;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -245,11 +246,19 @@ impl Server {
 
     pub fn start_again(&mut self) {
         let config = self.config.clone();
-        let again = match &mut self.told {
-            None => self.runtime.block_on(reprise::server::Server::start(config)),
-            Some(told) => self.runtime.block_on(told.start(config)),
-        };
-        self.running = Some(again.unwrap());
+        if let Some(told) = &mut self.told {
+            self.running = Some(self.runtime.block_on(told.start(config)).unwrap());
+            return;
+        }
+        // A process that another test starts holds the lock of the directory up to its exec.
+        until("the data directory is free", || {
+            let start = reprise::server::Server::start(config.clone());
+            match self.runtime.block_on(start) {
+                Err(StartError::Journal(OpenError::InUse { .. })) => {}
+                started => self.running = Some(started.unwrap()),
+            }
+            self.running.is_some()
+        });
     }
 
     /// Reloads a changed configuration, as SIGHUP does.

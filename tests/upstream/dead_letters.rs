@@ -191,10 +191,11 @@ fn a_dead_letter_written_before_a_kill_is_found_again() {
     arrive(&kafka, &["one"]);
     let again = server.killed();
     until_letters(&again, 1, 0);
-    send(&mut again.client(), "shop", &[letter("two")]);
+    let two = letter("two").header("x-retry-origin", "orders-3@813");
+    send(&mut again.client(), "shop", &[two]);
     arrive(&kafka, &["one", "two"]);
     until_letters(&again, 2, 0);
-    // The next start knows both from its log.
+    // The next start knows both: from its log, or from the topic.
     let third = again.killed();
     send(&mut third.client(), "shop", &[letter("three")]);
     arrive(&kafka, &["one", "two", "three"]);

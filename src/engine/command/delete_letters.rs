@@ -98,8 +98,7 @@ impl Engine {
         topic: &TopicName,
         oldest: WallMs,
     ) -> Result<Option<i64>, EngineError> {
-        let find = FindEnd { topic: topic.clone(), bound: Bound::Time(oldest) };
-        Ok(self.call_at_once(find).await?.0)
+        self.find_end(topic, Bound::Time(oldest)).await
     }
 
     /// The offset behind the first letters that were settled before `oldest`; `None`: there are
@@ -109,8 +108,11 @@ impl Engine {
         topic: &TopicName,
         oldest: WallMs,
     ) -> Result<Option<i64>, EngineError> {
-        let find = FindEnd { topic: topic.clone(), bound: Bound::Settled(oldest) };
-        Ok(self.call_at_once(find).await?.0)
+        self.find_end(topic, Bound::Settled(oldest)).await
+    }
+
+    async fn find_end(&self, topic: &TopicName, bound: Bound) -> Result<Option<i64>, EngineError> {
+        Ok(self.call_at_once(FindEnd { topic: topic.clone(), bound }).await?.0)
     }
 
     /// Deletes the letters before an offset, past their retention. Returns their number.
@@ -145,14 +147,10 @@ impl Request for FindEnd {
     type Answer = Option<i64>;
 
     fn run(self, driver: &mut Driver) -> Result<Option<i64>, EngineError> {
-        let found = driver.render.letters(&driver.journal, &self.topic);
-        let Some((stream, bounds)) = found.filter(|(_, of)| of.start < of.visible_end) else {
+        let Some(letters) = driver.render.letters(&driver.journal, &self.topic) else {
             return Ok(None);
         };
-        let read = driver.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
-        let store = driver.ledger.store();
-        let step = read.iter().take_while(|batch| self.bound.admits(batch, store));
-        Ok(step.take(OPERATE_MAX).last().map(|last| self.bound.end(last)))
+        Ok(driver.first_letters(letters, self.bound)?.last().map(|last| self.bound.end(last)))
     }
 }
 
@@ -207,6 +205,28 @@ fn is_settled(letter: &Entry, store: &Store, oldest: WallMs) -> bool {
 }
 
 impl Driver {
+    /// The first letters of a topic that may be deleted, one step of them.
+    fn first_letters(
+        &self,
+        (stream, bounds): (StreamId, Bounds),
+        bound: Bound,
+    ) -> Result<Vec<StreamBatch>, EngineError> {
+        if bounds.start >= bounds.visible_end {
+            return Ok(Vec::new());
+        }
+        let store = self.ledger.store();
+        // The first letter usually stays, so that no more is read.
+        if matches!(bound, Bound::Time(_) | Bound::Settled(_)) {
+            let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
+            if first.iter().any(|batch| !bound.admits(batch, store)) {
+                return Ok(Vec::new());
+            }
+        }
+        let read = self.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
+        let step = read.into_iter().take_while(|batch| bound.admits(batch, store));
+        Ok(step.take(OPERATE_MAX).collect())
+    }
+
     fn delete_step(
         &mut self,
         (stream, bounds): (StreamId, Bounds),
@@ -216,17 +236,7 @@ impl Driver {
         if bounds.start >= bounds.visible_end {
             return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
         }
-        let store = self.ledger.store();
-        // The first letter usually stays, so that no more is read.
-        if matches!(bound, Bound::Time(_) | Bound::Settled(_)) {
-            let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
-            if first.iter().any(|batch| !bound.admits(batch, store)) {
-                return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
-            }
-        }
-        let read = self.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
-        let step = read.iter().take_while(|batch| bound.admits(batch, store)).take(OPERATE_MAX);
-        let step: Vec<&StreamBatch> = step.collect();
+        let step = self.first_letters((stream, bounds), bound)?;
         let deleted = match bound {
             Bound::Settled(_) => number(step.len()),
             Bound::Offset(_) | Bound::Time(_) => self.delete_dead(&step, by)?,
@@ -241,9 +251,9 @@ impl Driver {
     }
 
     /// Deletes the records of letters that are dead letters now.
-    fn delete_dead(&mut self, letters: &[&StreamBatch], by: &Operator) -> Result<u64, EngineError> {
+    fn delete_dead(&mut self, letters: &[StreamBatch], by: &Operator) -> Result<u64, EngineError> {
         let mut dead = BTreeMap::<GroupId, Vec<EntryId>>::new();
-        for entry in letters.iter().filter_map(|batch| entry_of(batch)) {
+        for entry in letters.iter().filter_map(entry_of) {
             let now = self.ledger.store().get(entry.id);
             let now = now.as_ref().map(EntryState::of);
             if now.is_some_and(|now| !now.is_latest_letter(entry.redrives)) {

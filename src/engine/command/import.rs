@@ -115,7 +115,7 @@ impl Request for ImportBatch {
         driver.may_decide()?;
         driver.journal.admits()?;
         let log = AuditLog::open(&driver.journal)?;
-        batch_limits::check_bytes(entries.iter().map(|entry| &entry.record))?;
+        batch_limits::check_sizes(entries.iter().map(|entry| entry.record.len()))?;
         let mut pages = driver.pages(&source, &entries)?;
         let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
         let mut asked = BTreeSet::new();

@@ -135,12 +135,12 @@ impl OperateRequest {
         match action {
             Action::Redrive | Action::Edit => {
                 driver.journal.admits()?;
-                batch_limits::check_bytes(records)
+                batch_limits::check_sizes(records.iter().map(Bytes::len))
             }
             Action::Send if arrivals.is_empty() => Ok(()),
             Action::Send => {
                 driver.journal.admits()?;
-                batch_limits::check_bytes(arrivals.iter().map(|one| &one.batch))
+                batch_limits::check_sizes(arrivals.iter().map(|one| one.batch.len()))
             }
             Action::DeadLetterNow => {
                 driver.journal.admits()?;

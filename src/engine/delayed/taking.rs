@@ -96,7 +96,7 @@ impl Driver {
         self.may_decide()?;
         self.journal.admits()?;
         let (until, bytes): (Vec<_>, Vec<_>) = records.into_iter().unzip();
-        batch_limits::check_bytes(&bytes)?;
+        batch_limits::check_sizes(bytes.iter().map(Bytes::len))?;
         self.check_backlog(&bytes)?;
         let bytes: Vec<Bytes> = bytes.iter().map(|record| body_of(stream, record)).collect();
         let (mut facts, mut bodies) = (Vec::new(), Vec::new());

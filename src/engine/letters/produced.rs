@@ -43,7 +43,7 @@ impl Request for ProducedLetters {
         {
             return Ok(base);
         }
-        batch_limits::check_records(&records)?;
+        batch_limits::check_sizes(records.iter().map(RawRecord::payload_bytes))?;
         let now = driver.clock.now().wall;
         let known = driver.render.dead_letters(&driver.journal, &group);
         let base = known.map_or(0, |(_, bounds)| bounds.next);

@@ -10,6 +10,14 @@ fn house() -> House {
     house
 }
 
+/// A house whose topic is empty and read, with `count` exhausted records.
+fn with_exhausted(count: i64) -> House {
+    let mut house = house();
+    house.exhaust(0..count);
+    house.read(Vec::new(), 0, 0);
+    house
+}
+
 fn topic() -> TopicName {
     TopicName::new("reprise.dlq.shop")
 }
@@ -76,9 +84,7 @@ fn a_dead_letter_has_its_offset_in_the_cluster() {
 
 #[test]
 fn a_batch_of_unknown_fate_is_looked_for_first() {
-    let mut house = house();
-    house.exhaust(0..1);
-    house.read(Vec::new(), 0, 0);
+    let mut house = with_exhausted(1);
     let batch = house.batch().unwrap();
     let before = house.batches();
     house.end(batch, ReleaseOutcome::Later);
@@ -98,9 +104,7 @@ fn a_batch_of_unknown_fate_is_looked_for_first() {
 
 #[test]
 fn a_crash_repeats_no_dead_letter_with_an_origin() {
-    let mut house = house();
-    house.exhaust(0..2);
-    house.read(Vec::new(), 0, 0);
+    let mut house = with_exhausted(2);
     let records = numbered(0, &house.batch().unwrap());
     house.restart();
     assert_eq!(house.ends(), [2, 0]);
@@ -112,9 +116,7 @@ fn a_crash_repeats_no_dead_letter_with_an_origin() {
 
 #[test]
 fn records_of_others_are_dead_letters_beside_ours() {
-    let mut house = house();
-    house.exhaust(0..1);
-    house.read(Vec::new(), 0, 0);
+    let mut house = with_exhausted(1);
     let batch = house.batch().unwrap();
     let mut records = numbered(1, &batch);
     let theirs = RawRecord::parse(&record(None, 3)).unwrap();
@@ -132,9 +134,7 @@ fn records_of_others_are_dead_letters_beside_ours() {
 
 #[test]
 fn a_refused_dead_letter_waits_and_others_go_on() {
-    let mut house = house();
-    house.exhaust(0..3);
-    house.read(Vec::new(), 0, 0);
+    let mut house = with_exhausted(3);
     let refused = || ReleaseOutcome::Refused("too large".to_owned());
     let batch = house.batch().unwrap();
     house.end(batch, refused());
