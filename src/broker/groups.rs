@@ -280,6 +280,11 @@ impl Groups {
         self.lock().cells.get(group)?.machine.subscription(member)
     }
 
+    /// The member's stable name: `instance:<id>` for a static member, which outlives its process.
+    pub fn key_of(&self, group: &GroupId, member: &MemberId) -> Option<MemberId> {
+        self.lock().cells.get(group)?.machine.key_of(member)
+    }
+
     /// The members of a group, static ones as `instance:<id>`.
     pub fn members(&self, group: &GroupId) -> Vec<MemberId> {
         let state = self.lock();

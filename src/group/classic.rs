@@ -196,6 +196,12 @@ impl Classic {
         Some(self.metadata_of(member))
     }
 
+    /// The member's `member_key`.
+    pub fn key_of(&self, member: &MemberId) -> Option<MemberId> {
+        let known = self.members.get(member)?;
+        Some(member_key(member, known.instance_id.as_deref()))
+    }
+
     /// All members by `member_key`.
     pub fn member_keys(&self) -> impl Iterator<Item = MemberId> {
         self.members.iter().map(|(id, member)| member_key(id, member.instance_id.as_deref()))

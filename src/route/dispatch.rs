@@ -24,6 +24,7 @@ use crate::route::nacks::origin_records::ReadBack;
 use crate::route::offsets::{
     list_offsets, offset_commit, offset_delete, offset_fetch, offset_for_leader_epoch,
 };
+use crate::route::owner::OwnerCall;
 use crate::route::refusals::Refusals;
 use crate::route::reply::{AnswerError, AnswerFuture, Reply};
 use crate::route::security::{acls, sasl_authenticate, sasl_handshake, user_scram_credentials};
@@ -77,6 +78,15 @@ pub enum RoutingDecision {
     Answer,
 }
 
+/// Answers a request of an API that either owner answers.
+macro_rules! owned {
+    ($api:ident, $call:expr) => {{
+        let call = $call;
+        let (router, head) = (call.at.router, call.at.head);
+        router.helped(head, async |request| $api::answer(call, request).await).await
+    }};
+}
+
 impl Router {
     /// Answers one request. A Produce has appended its records when this returns, and the future
     /// waits until they are durable. Any other request does all its work in the future.
@@ -119,6 +129,7 @@ impl Router {
                 self.with(h, async |$request| $answer).await
             };
         }
+        let here = || OwnerCall::here(self, conn, h);
         match h.api {
             Api::ApiVersions => Ok(Reply::Frame(api_versions::answer(h)?)),
             Api::SaslHandshake => with!(|r| sasl_handshake::answer(conn, h, r)),
@@ -131,20 +142,18 @@ impl Router {
             Api::FindCoordinator => with!(|r| find_coordinator::answer(conn, h, r)),
             Api::JoinGroup => with!(|r| join_group::answer(self, conn, h, r).await),
             Api::SyncGroup => with!(|r| sync_group::answer(self, conn, r).await),
-            Api::Heartbeat => with!(|r| heartbeat::answer(self, conn, r)),
-            Api::LeaveGroup => with!(|r| leave_group::answer(self, h, r)),
-            Api::OffsetCommit => with!(|r| offset_commit::answer(self, conn, h, r).await),
+            Api::Heartbeat => owned!(heartbeat, here()),
+            Api::LeaveGroup => owned!(leave_group, here()),
+            Api::OffsetCommit => owned!(offset_commit, here()),
             Api::OffsetFetch => with!(|r| offset_fetch::answer(self, h, r).await),
             Api::InitProducerId => with!(|r| init_producer_id::answer(self, h, r).await),
-            Api::ConsumerGroupHeartbeat => {
-                with!(|r| consumer_group_heartbeat::answer(self, conn, h, r).await)
-            }
+            Api::ConsumerGroupHeartbeat => owned!(consumer_group_heartbeat, here()),
             // Open transactions.
             Api::AddPartitionsToTxn => {
                 with!(|r| add_partitions_to_txn::answer(self, conn, h, r).await)
             }
             Api::AddOffsetsToTxn => with!(|r| add_offsets_to_txn::answer(self, h, r).await),
-            Api::TxnOffsetCommit => with!(|r| txn_offset_commit::answer(self, conn, h, r).await),
+            Api::TxnOffsetCommit => owned!(txn_offset_commit, here()),
             Api::EndTxn => with!(|r| end_txn::answer(self, h, r).await),
             // Tools that read.
             Api::DescribeConfigs => with!(|r| describe_configs::answer(self, conn, r)),
@@ -252,19 +261,19 @@ impl Router {
             }
             Api::JoinGroup => helped!(|r| join_group::relayed(self, conn, link, h, r).await),
             Api::SyncGroup => helped!(|r| sync_group::relayed(self, conn, link, h, r).await),
-            Api::Heartbeat => helped!(|r| heartbeat::relayed(self, conn, link, h, r).await),
-            Api::LeaveGroup => helped!(|r| leave_group::relayed(self, link, h, r).await),
-            Api::OffsetCommit => helped!(|r| offset_commit::relayed(self, conn, link, h, r).await),
+            Api::Heartbeat => owned!(heartbeat, OwnerCall::behind(self, conn, h, link)),
+            Api::LeaveGroup => owned!(leave_group, OwnerCall::behind(self, conn, h, link)),
+            Api::OffsetCommit => owned!(offset_commit, OwnerCall::behind(self, conn, h, link)),
             Api::OffsetFetch => helped!(|r| offset_fetch::relayed(self, link, h, r).await),
             Api::ConsumerGroupHeartbeat => {
-                helped!(|r| consumer_group_heartbeat::relayed(self, conn, link, h, r).await)
+                owned!(consumer_group_heartbeat, OwnerCall::behind(self, conn, h, link))
             }
             Api::InitProducerId => helped!(|r| init_producer_id::relayed(self, link, h, r).await),
             Api::AddPartitionsToTxn => {
                 helped!(|r| add_partitions_to_txn::relayed(self, conn, link, h, r).await)
             }
             Api::TxnOffsetCommit => {
-                helped!(|r| txn_offset_commit::relayed(self, conn, link, h, r).await)
+                owned!(txn_offset_commit, OwnerCall::behind(self, conn, h, link))
             }
             Api::EndTxn => helped!(|r| end_txn::relayed(self, link, h, r).await),
             Api::CreateTopics => {

@@ -16,6 +16,7 @@ pub mod fetch;
 pub mod groups;
 pub mod nacks;
 pub mod offsets;
+mod owner;
 mod produce;
 mod refusals;
 mod reply;

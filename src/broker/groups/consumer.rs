@@ -85,11 +85,6 @@ impl Groups {
         self.consumer(group, |known| known.subscribes(member, topic))
     }
 
-    /// The member's stable name: `instance:<id>` for a static member, which outlives its process.
-    pub fn key_of(&self, group: &GroupId, member: &MemberId) -> Option<MemberId> {
-        self.consumer(group, |known| known.key_of(member))
-    }
-
     /// Topics that members of a consumer group subscribe to.
     pub(super) fn topics_of(&self, group: &GroupId) -> Vec<TopicName> {
         self.consumer(group, |known| known.wanted().cloned().collect())

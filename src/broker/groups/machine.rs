@@ -162,6 +162,13 @@ impl Machine {
         }
     }
 
+    pub(super) fn key_of(&self, member: &MemberId) -> Option<MemberId> {
+        match self {
+            Self::Classic(group) => group.key_of(member),
+            Self::Consumer(group) => group.key_of(member),
+        }
+    }
+
     pub(super) fn member_keys(&self) -> Vec<MemberId> {
         match self {
             Self::Classic(group) => group.member_keys().collect(),

@@ -3,70 +3,54 @@
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
 
-use crate::group::{Heartbeat, member_key};
+use crate::group::Heartbeat;
 use crate::model::MemberId;
-use crate::route::clients::conn::Conn;
+use crate::route::code;
 use crate::route::convert::group_of;
+use crate::route::owner::{GroupOwner, OwnedRequest, OwnerCall, RequestContext};
 use crate::route::topics::topic_names::WHILE_CONSUMED_MS;
-use crate::route::{Router, code};
-use crate::upstream::{Link, UpstreamError};
-use crate::wire::RequestHead;
+use crate::upstream::UpstreamError;
 
-pub(in crate::route) fn answer(
-    router: &Router,
-    conn: &Conn,
-    request: HeartbeatRequest,
-) -> HeartbeatResponse {
-    let group = group_of(&request.group_id);
-    let member_id = MemberId::new(&request.member_id);
-    let instance_id = request.group_instance_id.map(|id| id.to_string());
-    let key = member_key(&member_id, instance_id.as_deref());
-    let beat = Heartbeat { member_id, instance_id, generation: request.generation_id };
-    let mut response = HeartbeatResponse::default();
-    match router.broker.groups.heartbeat(&group, beat) {
-        Ok(()) => {
-            router.bind_member(conn, &group, key.clone());
-            response.error_code = router.calls_back(&group, &key).map_or(0, |error| error.code());
-        }
-        Err(error) => {
-            router.called(&group, &key);
-            response.error_code = code::of_group(error).code();
-        }
-    }
-    response
-}
-
-/// In front of a cluster, its coordinator answers, and the sidecar learns from the answer.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    conn: &Conn,
-    link: &mut Link,
-    head: &RequestHead,
+pub(in crate::route) async fn answer(
+    mut call: OwnerCall<'_>,
     request: HeartbeatRequest,
 ) -> Result<HeartbeatResponse, UpstreamError> {
+    let (router, conn) = (call.at.router, call.at.conn);
     let group = group_of(&request.group_id);
     let member_id = MemberId::new(&request.member_id);
-    let key = member_key(&member_id, request.group_instance_id.as_deref());
-    let mut response = link.call(head, &request).await?;
-    if response.error_code != 0 {
-        router.called(&group, &key);
-    }
-    match ResponseError::try_from_code(response.error_code) {
-        None => {
-            router.note_alive(conn, &group, (&key, &member_id));
-            router.note_generation(conn, &group, (&key, &member_id), request.generation_id);
+    let key = router.key_of(&group, &member_id, request.group_instance_id.as_deref());
+    let mut response = call.ask(&request).await?;
+    let Some(error) = ResponseError::try_from_code(response.error_code) else {
+        router.note_alive(conn, &group, (&key, &member_id));
+        router.note_generation(conn, &group, (&key, &member_id), request.generation_id);
+        if let GroupOwner::Cluster(link) = &mut call.owner {
+            let topics = router.members.wants(&group, &key).unwrap_or_default();
+            router.look_at_ids(conn, link, call.at.head, topics, WHILE_CONSUMED_MS).await?;
         }
-        Some(ResponseError::RebalanceInProgress) => {
+        response.error_code = router.calls_back(&group, &key).map_or(0, |error| error.code());
+        return Ok(response);
+    };
+    router.called(&group, &key);
+    match error {
+        ResponseError::RebalanceInProgress => {
             router.note_alive(conn, &group, (&key, &member_id));
         }
         // A fenced static member is not lost: another process has its instance id.
-        Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
-        Some(_) => {}
-    }
-    if response.error_code == 0 {
-        let topics = router.members.wants(&group, &key).unwrap_or_default();
-        router.look_at_ids(conn, link, head, topics, WHILE_CONSUMED_MS).await?;
-        response.error_code = router.calls_back(&group, &key).map_or(0, |error| error.code());
+        ResponseError::UnknownMemberId => router.unknown(&group, &key),
+        _ => {}
     }
     Ok(response)
+}
+
+impl OwnedRequest for HeartbeatRequest {
+    async fn answered_here(&self, at: RequestContext<'_>) -> HeartbeatResponse {
+        let beat = Heartbeat {
+            member_id: MemberId::new(&self.member_id),
+            instance_id: self.group_instance_id.as_ref().map(ToString::to_string),
+            generation: self.generation_id,
+        };
+        let beaten = at.router.broker.groups.heartbeat(&group_of(&self.group_id), beat);
+        let error_code = beaten.map_or_else(|error| code::of_group(error).code(), |()| 0);
+        HeartbeatResponse::default().with_error_code(error_code)
+    }
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
-use crate::group::GoneCause;
+use crate::group::{GoneCause, member_key};
 use crate::model::{GroupId, MemberId, RetryPair, TopicName};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
+use crate::wire::assignment::Subscription;
 
 /// The interval at which silent members of the cluster's groups are searched for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -76,25 +77,47 @@ impl Router {
         }
     }
 
-    /// Records a sign of life of a member of a cluster group on this connection.
+    /// The `member_key` of a member. A request may name a static member by its member id alone.
+    pub(in crate::route) fn key_of(
+        &self,
+        group: &GroupId,
+        member: &MemberId,
+        instance_id: Option<&str>,
+    ) -> MemberId {
+        if instance_id.is_some() {
+            return member_key(member, instance_id);
+        }
+        let known = match self.upstream {
+            Some(_) => self.members.key_of(group, member),
+            None => self.broker.groups.key_of(group, member),
+        };
+        known.unwrap_or_else(|| member.clone())
+    }
+
+    /// Records a sign of life of a member on this connection.
     pub(in crate::route) fn note_alive(
         &self,
         conn: &Conn,
         group: &GroupId,
         (key, member_id): (&MemberId, &MemberId),
     ) {
-        let is_live_anew = self.members.heard(group, (key, member_id), self.clock.now().mono);
-        let is_other = self.members.speaks(group, key, conn.client(), conn.host());
-        if is_live_anew || is_other {
-            self.detectors.change_owners();
+        // The embedded coordinator knows its members.
+        if self.upstream.is_some() {
+            let is_live_anew = self.members.heard(group, (key, member_id), self.clock.now().mono);
+            let is_other = self.members.speaks(group, key, conn.client(), conn.host());
+            if is_live_anew || is_other {
+                self.detectors.change_owners();
+            }
         }
         self.bind_member(conn, group, key.clone());
     }
 
-    /// Removes a member of a cluster group.
-    pub(super) fn gone_from(&self, group: &GroupId, key: &MemberId, left: bool) {
-        self.members.gone(group, key);
-        self.lost(group, key, None, left);
+    /// The coordinator does not know the member. The embedded one has reported its loss before.
+    pub(super) fn unknown(&self, group: &GroupId, key: &MemberId) {
+        if self.upstream.is_some() {
+            self.members.gone(group, key);
+            self.lost(group, key, None, false);
+        }
     }
 
     /// The leader of a cluster group received the member list: other members known here are lost.
@@ -102,7 +125,7 @@ impl Router {
     pub(super) fn gone_but(&self, group: &GroupId, members: &BTreeSet<MemberId>) {
         for known in self.members.seen(group, self.clock.now().mono) {
             if !known.has_epoch && !members.contains(&known.key) {
-                self.gone_from(group, &known.key, false);
+                self.unknown(group, &known.key);
             }
         }
     }
@@ -186,17 +209,20 @@ impl Router {
         }
     }
 
-    /// Removes a member that leaves a group of this node. It is called before the answer leaves,
-    /// and before another member receives its partitions. `member_id`: that process of it, if
-    /// known.
+    /// Removes a member that leaves. It is called before the answer leaves, and before another
+    /// member receives its partitions. `member_id`: that process of it, if known.
     pub(in crate::route) fn left(
         &self,
         group: &GroupId,
         key: &MemberId,
         member_id: Option<&MemberId>,
     ) {
+        self.members.gone(group, key);
         self.lost(group, key, member_id, true);
-        self.reader_left(group);
+        // In front of a cluster members elsewhere may read the retry topic.
+        if self.upstream.is_none() {
+            self.reader_left(group);
+        }
     }
 
     /// Called when a member of a cluster group receives its assignment. Silent members of the group
@@ -206,6 +232,24 @@ impl Router {
             tracing::info!(%group, %member, "a member was not heard of when its group went on");
             self.lost(group, &member, None, false);
         }
+    }
+
+    /// Records the topics to which a member of a KIP-848 group subscribes.
+    pub(super) fn note_subscription(
+        &self,
+        group: &GroupId,
+        key: &MemberId,
+        topics: Vec<TopicName>,
+    ) {
+        // The embedded coordinator knows its members.
+        if self.upstream.is_some() {
+            let metadata = Subscription::to(topics).to_bytes();
+            if !self.members.subscribes(group, key, metadata) {
+                return;
+            }
+            self.detectors.change_owners();
+        }
+        self.compare_readers(group, key);
     }
 
     /// Warns once, until it changes, when a member that has subscribed reads the retry topic and

@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::group::member_key;
 use crate::model::{ClientId, GroupId, MemberId, MonoMs, TopicName};
 use crate::wire::assignment::Subscription;
 
@@ -148,18 +147,8 @@ impl MembershipCache {
 
     /// The key of a member; a static member is found by its instance id, from this request or an
     /// earlier one.
-    pub(in crate::route) fn key_of(
-        &self,
-        group: &GroupId,
-        member: &MemberId,
-        instance_id: Option<&str>,
-    ) -> MemberId {
-        if instance_id.is_some() {
-            return member_key(member, instance_id);
-        }
-        let groups = self.lock();
-        let known = groups.get(group).and_then(|group| group.keys.get(member));
-        known.unwrap_or(member).clone()
+    pub(in crate::route) fn key_of(&self, group: &GroupId, member: &MemberId) -> Option<MemberId> {
+        self.lock().get(group)?.keys.get(member).cloned()
     }
 
     /// Records that a member uses the consumer protocol (KIP-848).

@@ -3,7 +3,7 @@
 use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
 
 use crate::broker::transactions::{EndResult, Incarnation};
-use crate::route::offsets::offset_commit::{CommitDeadline, commit_result};
+use crate::route::offsets::offset_commit::CommitDeadline;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -47,8 +47,8 @@ async fn end(
     if request.committed {
         // Offsets of the transaction go behind every nack that was queued before it.
         for group in router.broker.transactions.groups(id) {
-            let nacks = router.engine.nacks_durable(&group);
-            deadline.bounds(commit_result(nacks)).await.map_err(late)?;
+            let nacks = deadline.passes_nacks(router, &group, std::iter::empty());
+            nacks.await.map_err(late)?;
         }
     }
     let ended = router.broker.end_transaction(id, by, request.committed, raises).map_err(of)?;

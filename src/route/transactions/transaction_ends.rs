@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::route::offsets::offset_commit::CommitDeadline;
+use crate::route::offsets::offset_commit::{CommitDeadline, report_stored};
 use crate::route::transactions::pending_transactions::OpenTransaction;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -86,10 +86,8 @@ impl OpenTransaction {
     async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
         let deadline = CommitDeadline::begins(&router.clock);
         for (group, offsets) in &self.groups {
-            let noting = router.note(group, offsets.clone());
-            let noted = async { noting.await.map_err(|error| code::of_commit(&error)) };
-            deadline.bounds(noted).await?;
-            router.commit_stored(group, offsets.iter().cloned());
+            deadline.engine(router.note(group, offsets.clone())).await?;
+            report_stored(router, group, None, offsets.clone());
         }
         Ok(())
     }

@@ -1,7 +1,5 @@
 //! `TxnOffsetCommit` 0–5: offsets that count when the transaction commits (`end_txn.rs`).
 
-use std::collections::BTreeMap;
-
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
@@ -13,19 +11,19 @@ use kafka_protocol::messages::{
 };
 
 use crate::broker::transactions::Joining;
-use crate::group::CommitCheck;
-use crate::model::{GroupId, MemberId, TopicName};
+use crate::model::GroupId;
 use crate::route::clients::conn::Conn;
-use crate::route::convert::{group_of, topic_of};
+use crate::route::convert::topic_of;
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, NamedPartition, RefusedPartitions, commit_result, is_marked, may_commit,
-    may_here, part, passes_nacks, storable,
+    CommitDeadline, Committer, NamedPartition, PartitionCodes, TransactionProducer, is_marked,
+    offsets, report_refusal, report_refused, settle_passed, storable, stored_parts,
 };
+use crate::route::owner::{GroupOwner, OwnedRequest, OwnerCall, RequestContext};
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
-use crate::upstream::{Link, UpstreamError};
-use crate::wire::{RequestHead, ResponseError};
+use crate::upstream::UpstreamError;
+use crate::wire::ResponseError;
 
 /// First version that needs no `AddOffsetsToTxn` before (KIP-890).
 const IMPLIED_SINCE: i16 = 5;
@@ -33,75 +31,98 @@ const IMPLIED_SINCE: i16 = 5;
 const ABORTABLE_SINCE: i16 = 4;
 
 pub(in crate::route) async fn answer(
-    router: &Router,
-    conn: &Conn,
-    head: &RequestHead,
+    mut call: OwnerCall<'_>,
     request: TxnOffsetCommitRequest,
-) -> TxnOffsetCommitResponse {
-    let group = group_of(&request.group_id);
-    let refused = |error: ResponseError| {
-        router.metrics.commit_failed(group.as_str(), &code::name(error));
-        respond(&request, |_| error.code())
-    };
-    if let Err(error) = may(router, &group, &request) {
-        return refused(error);
+) -> Result<TxnOffsetCommitResponse, UpstreamError> {
+    let (router, plain) = (call.at.router, as_commit(&request));
+    let committer = Committer::of_transaction(call.at, &plain, producer(&request));
+    let (group, deadline) = (&committer.group, CommitDeadline::of(call.at));
+    if let Some(error) = committer.refusal_at_once(&call.owner, &plain) {
+        report_refusal(router, &committer, &plain, error);
+        return Ok(respond(&request, |_| error.code()));
     }
-    let deadline = CommitDeadline::begins(&router.clock);
-    // Queued behind every earlier nack: the commit waits for those that it passes.
-    let nacks = router.engine.nacks_durable(&group);
-    let waited = deadline.bounds(commit_result(nacks)).await;
-    // A lost membership wins over any result of the wait.
-    if let Err(error) = may(router, &group, &request) {
-        return refused(error);
+    if let Err(late) = deadline.passes_nacks(router, group, offsets(&plain)).await {
+        // A missing membership wins over the timeout, which would make the client try again.
+        let error = committer.refusal(&mut call, &plain).await?.unwrap_or(late);
+        return Ok(respond(&request, |_| error.code()));
     }
-    if let Err(late) = waited {
-        return respond(&request, |_| late.code());
-    }
-    let plain = as_commit(&request);
     if is_marked(&plain) {
-        refuse_marked(router, conn, &group);
-        return respond(&request, |_| ResponseError::InvalidTxnState.code());
+        refuse_marked(router, call.at.conn, group);
+        return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
-    let none_refused = RefusedPartitions::new();
-    let to_store = || storable(router, &plain, &none_refused);
-    let passing = router.passing_withheld(&group, to_store());
-    deadline.waits(router.settle_withheld(&group, passing)).await;
-    if router.passes_awaited(&group, to_store()) {
-        return respond(&request, |_| ResponseError::IllegalGeneration.code());
+    // Only the embedded cluster tells beforehand whether the producer is fenced.
+    let settles_first = matches!(call.owner, GroupOwner::Node)
+        || router.passing_withheld(group, offsets(&plain)).is_empty();
+    if settles_first && let Some(error) = settle(&mut call, &committer, &deadline, &plain).await? {
+        return Ok(respond(&request, |_| error.code()));
     }
-    let mut parts = BTreeMap::new();
-    for topic in &plain.topics {
-        let name = topic_of(&topic.name);
-        let of = |asked| part(router, &name, asked);
-        let partitions = topic.partitions.iter();
-        parts.extend(partitions.map(|asked| ((name.clone(), asked.partition_index), of(asked))));
+    let response: TxnOffsetCommitResponse = call.ask(&request).await?;
+    let codes = codes_of(&response);
+    report_refused(router, &committer, &plain, &codes);
+    if let Some(error) = codes.values().find_map(|code| ResponseError::try_from_code(*code)) {
+        router.metrics.commit_failed(group.as_str(), &code::name(error));
+        return Ok(response);
     }
-    let kept = deadline.bounds(keep(router, head.version, &request, group, &parts)).await;
-    let kept = kept.map_or_else(|error| error.code(), |()| 0);
-    respond(&request, |named| match parts.get(named) {
-        Some(CommitPart::Refuse(error)) => error.code(),
-        Some(_) => kept,
-        None => ResponseError::UnknownServerError.code(),
-    })
+    // Nothing counts before the transaction commits, and a producer aborts after an error.
+    if !settles_first && let Some(error) = settle(&mut call, &committer, &deadline, &plain).await? {
+        return Ok(respond(&request, |_| error.code()));
+    }
+    // The embedded cluster tells the offsets at the end of the transaction.
+    if matches!(call.owner, GroupOwner::Cluster(_)) {
+        let (id, by) = producer(&request);
+        let offsets = offsets(&plain).collect();
+        hold(router, &id, by, TransactionCommit { group: group.clone(), offsets }).await;
+    }
+    Ok(response)
 }
 
-/// Adds the offsets to the transaction.
+/// Settles the withheld records that the commit passes. Returns the error of a commit that passes a
+/// record which its partition waits for, or one that is not durable in time.
+async fn settle(
+    call: &mut OwnerCall<'_>,
+    committer: &Committer<'_>,
+    deadline: &CommitDeadline<'_>,
+    plain: &OffsetCommitRequest,
+) -> Result<Option<ResponseError>, UpstreamError> {
+    let (router, group) = (call.at.router, &committer.group);
+    let commit = storable(call, plain);
+    settle_passed(call, committer, deadline, plain, commit).await?;
+    if router.passes_awaited(group, storable(call, plain)) {
+        return Ok(Some(ResponseError::IllegalGeneration));
+    }
+    Ok(deadline.engine(router.engine.settled(group)).await.err())
+}
+
+impl OwnedRequest for TxnOffsetCommitRequest {
+    /// Adds the offsets to the transaction.
+    async fn answered_here(&self, at: RequestContext<'_>) -> TxnOffsetCommitResponse {
+        let plain = as_commit(self);
+        let committer = Committer::of_transaction(at, &plain, producer(self));
+        if let Err(error) = committer.checked_here(&plain) {
+            return respond(self, |_| error.code());
+        }
+        let parts = stored_parts(at.router, &plain);
+        let keeping = keep(at, producer(self), &committer.group, &parts);
+        let kept = CommitDeadline::of(at).bounds(keeping).await;
+        let mut parts = parts.iter();
+        respond(self, |_| parts.next().map_or(0, |part| part.code(kept)))
+    }
+}
+
 async fn keep(
-    router: &Router,
-    version: i16,
-    request: &TxnOffsetCommitRequest,
-    group: GroupId,
-    parts: &BTreeMap<NamedPartition, CommitPart>,
+    at: RequestContext<'_>,
+    (id, by): TransactionProducer,
+    group: &GroupId,
+    parts: &[CommitPart],
 ) -> Result<(), ResponseError> {
     let nowhere = |part: &CommitPart| {
         matches!(part, CommitPart::Refuse(ResponseError::UnknownTopicOrPartition))
     };
-    if parts.values().all(nowhere) {
+    if parts.iter().all(nowhere) {
         // No transaction begins for unknown partitions alone, as in Kafka.
         return Ok(());
     }
-    let id = request.transactional_id.as_str();
-    let by = (request.producer_id.0, request.producer_epoch);
+    let (broker, version) = (&at.router.broker, at.head.version);
     let implied = version >= IMPLIED_SINCE;
     let of = |error| match code::of_coordinator(&error, false) {
         ResponseError::InvalidTxnState if version >= ABORTABLE_SINCE => {
@@ -109,61 +130,19 @@ async fn keep(
         }
         error => error,
     };
-    let items = parts.values().filter_map(|part| match part {
-        CommitPart::Store(item) => Some(item.clone()),
-        CommitPart::Refuse(_) => None,
-    });
-    let items: Vec<_> = items.collect();
+    let items: Vec<_> = parts.iter().filter_map(CommitPart::item).cloned().collect();
     let has_items = !items.is_empty();
     let joining = Joining { group: Some(group.clone()), items, ..Joining::default() };
-    let seq = router.broker.commit_in_transaction(id, by, joining, implied).map_err(of)?;
+    let seq = broker.commit_in_transaction(&id, by, joining, implied).map_err(of)?;
     if has_items {
-        router.broker.groups.keep_simple(&group);
+        broker.groups.keep_simple(group);
     }
-    router.broker.durable(seq).await.map_err(of)
+    broker.durable(seq).await.map_err(of)
 }
 
-/// Whether the producer owns the transaction, and the group lets the member commit.
-fn may(
-    router: &Router,
-    group: &GroupId,
-    request: &TxnOffsetCommitRequest,
-) -> Result<(), ResponseError> {
+fn producer(request: &TxnOffsetCommitRequest) -> TransactionProducer {
     let by = (request.producer_id.0, request.producer_epoch);
-    let speaks = router.broker.transactions.speaks(request.transactional_id.as_str(), by);
-    speaks.map_err(|error| code::of_coordinator(&error.into(), false))?;
-    check_member(router, group, request)
-}
-
-/// Whether the group lets this member commit. A request without a member is not checked (before
-/// KIP-447).
-fn check_member(
-    router: &Router,
-    group: &GroupId,
-    request: &TxnOffsetCommitRequest,
-) -> Result<(), ResponseError> {
-    if !group.is_legal() {
-        return Err(ResponseError::InvalidGroupId);
-    }
-    let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
-    if request.member_id.is_empty() && request.generation_id < 0 && instance_id.is_none() {
-        return Ok(());
-    }
-    let member_id = MemberId::new(&request.member_id);
-    let generation = request.generation_id;
-    let (transactional, has_epochs) = (true, true);
-    let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
-    let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
-    may_here(router, group, &check, named).map_err(known_to_producers)
-}
-
-/// Maps a stale member epoch to `ILLEGAL_GENERATION`, as in Kafka: producers abort after it. An
-/// error that they do not know would end them.
-fn known_to_producers(error: ResponseError) -> ResponseError {
-    match error {
-        ResponseError::StaleMemberEpoch => ResponseError::IllegalGeneration,
-        error => error,
-    }
+    (request.transactional_id.to_string(), by)
 }
 
 /// Logs the refusal once for each group.
@@ -176,64 +155,6 @@ fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
              (reprise_request_errors_total)"
         );
     }
-}
-
-/// In front of a cluster: it stores the offsets, and the sidecar notes them until the end of the
-/// transaction.
-pub(in crate::route) async fn relayed(
-    router: &Router,
-    conn: &Conn,
-    link: &mut Link,
-    head: &RequestHead,
-    request: TxnOffsetCommitRequest,
-) -> Result<TxnOffsetCommitResponse, UpstreamError> {
-    let group = group_of(&request.group_id);
-    let deadline = CommitDeadline::begins(&router.clock);
-    let plain = as_commit(&request);
-    if let Err(late) = deadline.bounds(passes_nacks(router, &group, offsets(&request))).await {
-        // A missing membership wins over the timeout, which would make the client try again.
-        let error = may_commit(router, conn, link, head, &plain).await?.unwrap_or(late);
-        return Ok(respond(&request, |_| error.code()));
-    }
-    if is_marked(&plain) {
-        refuse_marked(router, conn, &group);
-        return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
-    }
-    let withheld = router.passing_withheld(&group, offsets(&request));
-    if withheld.is_empty() && router.passes_awaited(&group, offsets(&request)) {
-        return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
-    }
-    let response: TxnOffsetCommitResponse = link.call(head, &request).await?;
-    let code_of = |named: &NamedPartition| {
-        let topic = response.topics.iter().find(|topic| topic_of(&topic.name) == named.0);
-        let mut partitions = topic.iter().flat_map(|topic| &topic.partitions);
-        partitions.find(|p| p.partition_index == named.1).map(|p| p.error_code)
-    };
-    let member = MemberId::new(&request.member_id);
-    let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
-    let refused = offsets(&request).filter_map(|offset| {
-        let code = code_of(&(offset.0.clone(), offset.1))?;
-        Some((offset, ResponseError::try_from_code(code)?))
-    });
-    router.commit_refused(&group, (&key, &member), refused);
-    let refusal = response.topics.iter().flat_map(|topic| &topic.partitions);
-    let refusal = refusal.map(|p| p.error_code).find(|code| *code != 0);
-    if refusal.is_none() {
-        // Nothing counts before the transaction commits, and a producer aborts after an error.
-        deadline.waits(router.settle_withheld(&group, withheld)).await;
-        if router.passes_awaited(&group, offsets(&request)) {
-            return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
-        }
-        if let Err(late) = deadline.bounds(commit_result(router.engine.settled(&group))).await {
-            return Ok(respond(&request, |_| late.code()));
-        }
-    }
-    if refusal.is_none() {
-        let by = (request.producer_id.0, request.producer_epoch);
-        let commit = TransactionCommit { group, offsets: offsets(&request).collect() };
-        hold(router, request.transactional_id.as_str(), by, commit).await;
-    }
-    Ok(response)
 }
 
 /// The request as an OffsetCommit.
@@ -259,12 +180,13 @@ fn as_commit(request: &TxnOffsetCommitRequest) -> OffsetCommitRequest {
     plain
 }
 
-fn offsets(request: &TxnOffsetCommitRequest) -> impl Iterator<Item = (TopicName, i32, i64)> {
-    request.topics.iter().flat_map(|topic| {
+fn codes_of(response: &TxnOffsetCommitResponse) -> PartitionCodes {
+    let topics = response.topics.iter().flat_map(|topic| {
         let name = topic_of(&topic.name);
         let partitions = topic.partitions.iter();
-        partitions.map(move |p| (name.clone(), p.partition_index, p.committed_offset))
-    })
+        partitions.map(move |p| ((name.clone(), p.partition_index), p.error_code))
+    });
+    topics.collect()
 }
 
 /// Notes the offsets until the transaction ends. Offsets that are not noted are known again with
@@ -283,7 +205,7 @@ async fn hold(router: &Router, id: &str, by: (i64, i16), commit: TransactionComm
 
 fn respond(
     request: &TxnOffsetCommitRequest,
-    error: impl Fn(&NamedPartition) -> i16,
+    mut error: impl FnMut(&NamedPartition) -> i16,
 ) -> TxnOffsetCommitResponse {
     let mut response = TxnOffsetCommitResponse::default();
     for asked in &request.topics {

@@ -26,11 +26,12 @@ use crate::route::nacks::nack_batches::name;
 use crate::route::nacks::origin_records::{NAMED_BYTES_MAX, ReadBack, UnreadReason};
 use crate::route::offsets::commit_markers::MarkedCommit;
 use crate::route::offsets::offset_commit::{CommitDeadline, NamedPartition};
+use crate::route::owner::{GroupOwner, OwnerCall, RequestContext};
 use crate::route::produce::{by_reference, origin_record};
-use crate::upstream::{Link, UpstreamError};
+use crate::upstream::UpstreamError;
+use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};
-use crate::wire::{RequestHead, ResponseError};
 
 /// Partitions that are refused because of their metadata.
 pub(in crate::route) type RefusedPartitions = BTreeMap<NamedPartition, ResponseError>;
@@ -118,61 +119,50 @@ pub(super) fn take_markers(request: &mut OffsetCommitRequest) -> Vec<MarkedParti
     marked
 }
 
-/// Takes the nacks of the markers; returns the refused partitions.
-pub(super) async fn nack_here(
-    router: &Router,
-    conn: &Conn,
+/// Takes the nacks of the markers; returns the refused partitions. In front of a cluster it holds
+/// the records and decides who may nack them. An error ends the connection, and the client tries
+/// again.
+pub(super) async fn nack(
+    call: &mut OwnerCall<'_>,
     group: &GroupId,
     deadline: &CommitDeadline<'_>,
-    marked: Vec<MarkedPartition>,
-) -> RefusedPartitions {
-    let mut taking = CommitMarkers::new(router, conn, group, deadline);
-    for one in marked {
-        // An unknown partition is refused later, when the offsets are stored.
-        let place = router.place(&one.named.0);
-        if !place.is_some_and(|place| (0..place.partitions()).contains(&one.named.1)) {
-            continue;
-        }
-        let Some(asked) = taking.begin(one) else { continue };
-        let found = taking.at_hand(&ReadBack::default(), &asked.places);
-        taking.send(asked, found);
-    }
-    taking.end().await
-}
-
-/// In front of a cluster, which holds the records and decides who may nack them. An error ends the
-/// connection, and the client tries again.
-pub(super) async fn nack_relayed(
-    router: &Router,
-    conn: &Conn,
-    (link, head): (&mut Link, &RequestHead),
-    group: &GroupId,
-    deadline: &CommitDeadline<'_>,
-    marked: Vec<MarkedPartition>,
+    mut marked: Vec<MarkedPartition>,
 ) -> Result<RefusedPartitions, UpstreamError> {
+    let RequestContext { router, conn, head, .. } = call.at;
     let mut taking = CommitMarkers::new(router, conn, group, deadline);
     if marked.is_empty() {
         return Ok(taking.refused);
     }
-    if !router.may_read(conn, (&mut *link, head), group).await? {
-        for one in marked {
-            taking.refuse(one.named, one.committed, &MarkerRefusal::Denied);
+    match &mut call.owner {
+        // An unknown partition is refused when the offsets are stored.
+        GroupOwner::Node => marked.retain(|one| {
+            let place = router.place(&one.named.0);
+            place.is_some_and(|place| (0..place.partitions()).contains(&one.named.1))
+        }),
+        GroupOwner::Cluster(link) => {
+            if !router.may_read(conn, (&mut *link, head), group).await? {
+                for one in marked {
+                    taking.refuse(one.named, one.committed, &MarkerRefusal::Denied);
+                }
+                return Ok(taking.refused);
+            }
+            // A hand-out is known once its topic is open.
+            for pair in marked.iter().filter_map(|one| router.retry_pair(&one.named.0)) {
+                router.open_behind(&pair).await;
+            }
         }
-        return Ok(taking.refused);
-    }
-    // A hand-out is known once its topic is open.
-    for pair in marked.iter().filter_map(|one| router.retry_pair(&one.named.0)) {
-        router.open_behind(&pair).await;
     }
     let all: Vec<_> = marked.into_iter().filter_map(|one| taking.begin(one)).collect();
     let mut back = ReadBack::default();
-    for place in all.iter().flat_map(|asked| &asked.places) {
-        if let NamedBy::Origin(origin) = place {
-            router.add_named(conn, &mut back, (group.clone(), origin.clone()));
+    if let GroupOwner::Cluster(link) = &mut call.owner {
+        for place in all.iter().flat_map(|asked| &asked.places) {
+            if let NamedBy::Origin(origin) = place {
+                router.add_named(conn, &mut back, (group.clone(), origin.clone()));
+            }
         }
-    }
-    if !back.is_whole() {
-        router.read_within(deadline.left(), (conn, link, head), &mut back).await?;
+        if !back.is_whole() {
+            router.read_within(deadline.left(), (conn, link, head), &mut back).await?;
+        }
     }
     for asked in all {
         let found = taking.at_hand(&back, &asked.places);

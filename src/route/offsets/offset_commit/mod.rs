@@ -1,327 +1,286 @@
 //! `OffsetCommit` 2–9: committed offsets of a group.
 //!
-//! [`answer`] serves the embedded cluster, [`relayed`] a member of the upstream cluster:
+//! The owner of the group stores the offsets, and decides whether the member may commit. Before:
 //!
-//! 1. Check the membership, here and after every wait.
+//! 1. Wait for the nacks that the commit passes.
 //! 2. Take the nacks out of the metadata, in which a consumer may name failed records
 //!    (`marked.rs`).
 //! 3. A withheld record is one that ended its consumers and is left out for now. If the commit
 //!    passes it, the record becomes a dead letter.
 //! 4. Lower an offset to the first record of its partition that is withheld still, or still to be
 //!    retried in place (`order.mode: partition`); the client sees success.
-//! 5. Store the offsets.
 //!
 //! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
 //! every earlier nack, and is stored only when those are durable.
 
+mod committer;
+mod deadline;
 mod marked;
-mod relayed;
+mod storing;
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use kafka_protocol::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
 use kafka_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
 use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 
-use crate::broker::offsets::{CommitItem, ItemError};
-use crate::clock::Clock;
-use crate::group::{CommitCheck, GroupError, member_key};
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::route::clients::conn::Conn;
-use crate::route::convert::{group_of, topic_of};
-use crate::route::offsets::commit_part::{CommitPart, PartitionResult};
+use crate::route::convert::topic_of;
+use crate::route::owner::{GroupOwner, OwnerCall};
 use crate::route::{Router, code};
-use crate::wire::{RequestHead, ResponseError};
+use crate::upstream::UpstreamError;
+use crate::wire::ResponseError;
 
+pub(in crate::route) use committer::{Committer, TransactionProducer};
+pub(in crate::route) use deadline::CommitDeadline;
 pub(in crate::route) use marked::{RefusedPartitions, is_marked};
-pub(in crate::route) use relayed::{
-    NamedPartition, commit_result, may_commit, passes_nacks, relayed,
-};
+pub(in crate::route) use storing::{storable, stored_parts};
 
-/// Bound of a commit's wait for the nacks it passes and for the disk.
-const COMMIT_WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// First version with member epochs, and `GROUP_ID_NOT_FOUND` for an unknown group (KIP-848).
-const EPOCHS_SINCE: i16 = 9;
+/// Topic and partition in a request.
+pub(in crate::route) type NamedPartition = (TopicName, i32);
+/// Topic, partition and offset.
+pub(in crate::route) type CommitOffset = (TopicName, i32, i64);
 
 pub(in crate::route) async fn answer(
-    router: &Router,
-    conn: &Conn,
-    head: &RequestHead,
+    mut call: OwnerCall<'_>,
     mut request: OffsetCommitRequest,
-) -> OffsetCommitResponse {
-    let committer = Committer::of(router, head, &request);
-    let group = committer.group.clone();
-    if let Err(error) = committer.may(&request) {
-        return committer.refused(&request, error);
+) -> Result<OffsetCommitResponse, UpstreamError> {
+    let router = call.at.router;
+    let committer = Committer::of(call.at, &request);
+    let group = &committer.group;
+    let deadline = CommitDeadline::of(call.at);
+    if let Some(error) = committer.refusal_at_once(&call.owner, &request) {
+        return Ok(refuse(router, &committer, &request, error));
     }
-    if !committer.key.as_str().is_empty() {
-        router.bind_member(conn, &group, committer.key.clone());
+    if let Err(late) = deadline.passes_nacks(router, group, offsets(&request)).await {
+        // A missing membership wins over the timeout, which would make the client try again.
+        return Ok(match committer.refusal(&mut call, &request).await? {
+            Some(error) => refuse(router, &committer, &request, error),
+            None => respond(&request, |_| late.code()),
+        });
     }
-    let deadline = CommitDeadline::begins(&router.clock);
     let marked = marked::take_markers(&mut request);
-    let refused = marked::nack_here(router, conn, &group, &deadline, marked).await;
-    if router.is_in_order(&group) {
-        // A record that an earlier nack put back into its partition lowers this commit.
-        let nacks = router.engine.nacks_durable(&group);
-        if let Err(late) = deadline.bounds(commit_result(nacks)).await {
-            return match committer.may(&request) {
-                Err(error) => committer.refused(&request, error),
-                Ok(()) => respond(&request, |_, _| late.code()),
-            };
-        }
+    if !marked.is_empty()
+        && let Some(error) = committer.refusal(&mut call, &request).await?
+        && error != ResponseError::GroupAuthorizationFailed
+    {
+        return Ok(refuse(router, &committer, &request, error));
     }
-    if let Err(error) = committer.may(&request) {
-        return committer.refused(&request, error);
-    }
-    let passing = router.passing_withheld(&group, storable(router, &request, &refused));
-    deadline.waits(router.settle_withheld(&group, passing)).await;
-    if let Err(error) = committer.may(&request) {
-        return committer.refused(&request, error);
-    }
+    // A missing right is an error of each marker, with its log line.
+    let refused = marked::nack(&mut call, group, &deadline, marked).await?;
+    let commit = storable(&call, &request).filter(|(topic, partition, _)| {
+        refused.is_empty() || !refused.contains_key(&(topic.clone(), *partition))
+    });
+    settle_passed(&mut call, &committer, &deadline, &request, commit).await?;
     // Lowers offsets to a record that is withheld, or still to be retried in place.
-    router.hold_back(&group, &mut request);
-    let parts = parts(router, &request, &refused);
-    let storing = store(router, &group, parts.iter().flatten(), || committer.may(&request));
-    let stored = deadline.bounds(storing).await;
-    if stored.is_ok() {
-        note_stored(router, &group, &request, stored_in(&parts));
-        router
-            .report_progress(&group, parts.iter().flatten().filter_map(CommitPart::with_metadata));
-    } else if let Err(error) = committer.may(&request) {
-        return committer.refused(&request, error);
+    router.hold_back(group, &mut request);
+    if let Err(late) = deadline.engine(router.engine.settled(group)).await {
+        return Ok(respond(&request, |_| late.code()));
     }
-    respond(&request, |topic, partition| {
-        match parts.get(topic).and_then(|parts| parts.get(partition)) {
-            Some(part) => part.code(stored),
-            None => ResponseError::UnknownServerError.code(),
-        }
-    })
-}
-
-/// The committing member. Its membership is checked when the commit arrives and again after every
-/// wait. A failed check wins over any other error, so that a member that was removed meanwhile
-/// stores nothing.
-struct Committer<'a> {
-    router: &'a Router,
-    group: GroupId,
-    key: MemberId,
-    check: CommitCheck,
-}
-
-impl<'a> Committer<'a> {
-    fn of(router: &'a Router, head: &RequestHead, request: &OffsetCommitRequest) -> Self {
-        let member_id = MemberId::new(&request.member_id);
-        let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
-        let key = member_key(&member_id, instance_id.as_deref());
-        let generation = request.generation_id_or_member_epoch;
-        let (transactional, has_epochs) = (false, head.version >= EPOCHS_SINCE);
-        let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
-        Self { router, group: group_of(&request.group_id), key, check }
-    }
-
-    fn may(&self, request: &OffsetCommitRequest) -> PartitionResult {
-        let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
-        let may = may_here(self.router, &self.group, &self.check, named);
-        may.map_err(|error| match error {
-            ResponseError::GroupIdNotFound if !self.check.has_epochs => {
-                ResponseError::IllegalGeneration
-            }
-            error => error,
-        })
-    }
-
-    /// Answers a refused commit and reports it to the detector.
-    fn refused(&self, request: &OffsetCommitRequest, error: ResponseError) -> OffsetCommitResponse {
-        let Self { router, group, key, check, .. } = self;
-        router.metrics.commit_failed(group.as_str(), &code::name(error));
-        let refused = offsets(request).map(|offset| (offset, error));
-        router.commit_refused(group, (key, &check.member_id), refused);
-        respond(request, |_, _| error.code())
-    }
-}
-
-/// Whether the group lets a member commit these partitions. A KIP-848 member may still name an
-/// older epoch: it commits partitions that it has had since then.
-pub(in crate::route) fn may_here(
-    router: &Router,
-    group: &GroupId,
-    check: &CommitCheck,
-    named: impl Iterator<Item = (TopicName, i32)>,
-) -> PartitionResult {
-    let groups = &router.broker.groups;
-    let checked = groups.commit_check(group, check.clone());
-    if checked == Err(GroupError::StaleMemberEpoch) {
-        let named: Vec<_> = named.collect();
-        if groups.has_had(group, &check.member_id, check.generation, &named) {
-            return Ok(());
-        }
-    }
-    checked.map_err(code::of_group)
-}
-
-/// The effect on each partition of a request, by topic.
-fn parts(
-    router: &Router,
-    request: &OffsetCommitRequest,
-    refused: &RefusedPartitions,
-) -> Vec<Vec<CommitPart>> {
-    let of_topic = |topic: &OffsetCommitRequestTopic| {
-        let name = topic_of(&topic.name);
-        let of = |asked: &OffsetCommitRequestPartition| match refusal(
-            refused,
-            &name,
-            asked.partition_index,
-        ) {
-            Some(error) => CommitPart::Refuse(error),
-            None => part(router, &name, asked),
+    let mut theirs = request.clone();
+    leave_out(&mut theirs, &refused);
+    // An answer without partitions proves no permission.
+    let asks_nothing = theirs.topics.is_empty();
+    let (mut codes, mut throttle_time_ms) = (PartitionCodes::new(), 0);
+    let refusal = if asks_nothing {
+        committer.refusal(&mut call, &request).await?
+    } else {
+        let response: OffsetCommitResponse = call.ask(&theirs).await?;
+        let refusal = match verdict(&response) {
+            MemberVerdict::Accepted => None,
+            MemberVerdict::Refused(error) => Some(error),
+            MemberVerdict::Unknown => committer.refusal(&mut call, &request).await?,
         };
-        topic.partitions.iter().map(of).collect()
-    };
-    request.topics.iter().map(of_topic).collect()
-}
-
-/// The error of a partition whose metadata was refused.
-fn refusal(
-    refused: &RefusedPartitions,
-    topic: &TopicName,
-    partition: i32,
-) -> Option<ResponseError> {
-    if refused.is_empty() {
-        return None;
-    }
-    refused.get(&(topic.clone(), partition)).copied()
-}
-
-/// The offsets of a request, without the partitions that are refused.
-fn unrefused(
-    request: &OffsetCommitRequest,
-    refused: &RefusedPartitions,
-) -> impl Iterator<Item = (TopicName, i32, i64)> {
-    offsets(request).filter(|(topic, partition, _)| refusal(refused, topic, *partition).is_none())
-}
-
-/// The offsets that are stored if the member may commit: none of a refused partition.
-pub(in crate::route) fn storable<'a>(
-    router: &'a Router,
-    request: &'a OffsetCommitRequest,
-    refused: &'a RefusedPartitions,
-) -> impl Iterator<Item = (TopicName, i32, i64)> + 'a {
-    request.topics.iter().flat_map(move |topic| {
-        let name = topic_of(&topic.name);
-        let stored = move |asked: &OffsetCommitRequestPartition| match refusal(
-            refused,
-            &name,
-            asked.partition_index,
-        ) {
-            Some(_) => None,
-            None => part(router, &name, asked).stored(),
-        };
-        topic.partitions.iter().filter_map(stored)
-    })
-}
-
-/// The time bound of one commit, for all its waits together. Heartbeats wait behind the commit on
-/// the same connection.
-pub(in crate::route) struct CommitDeadline<'a> {
-    clock: &'a Clock,
-    began: Duration,
-}
-
-impl<'a> CommitDeadline<'a> {
-    pub(in crate::route) fn begins(clock: &'a Clock) -> Self {
-        Self { clock, began: clock.elapsed() }
-    }
-
-    /// The rest of the time.
-    fn left(&self) -> Duration {
-        COMMIT_WAIT_MAX.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
-    }
-
-    /// Waits for a part no longer than the rest of the time. A withheld record that is not settled
-    /// by then holds the commit back.
-    pub(in crate::route) async fn waits(&self, part: impl Future<Output = ()>) {
-        // A late part is no error: the caller looks at the state afterwards.
-        let _ = tokio::time::timeout(self.left(), part).await;
-    }
-
-    /// Refuses a part that is not durable in time. A timeout undoes nothing: the client repeats the
-    /// commit, and a repeat changes nothing that the first one did.
-    pub(in crate::route) async fn bounds<T>(
-        &self,
-        part: impl Future<Output = Result<T, ResponseError>>,
-    ) -> Result<T, ResponseError> {
-        let done = tokio::time::timeout(self.left(), part).await;
-        done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
-    }
-}
-
-pub(in crate::route) fn part(
-    router: &Router,
-    topic: &TopicName,
-    asked: &OffsetCommitRequestPartition,
-) -> CommitPart {
-    let partitions = router.place(topic).map(|place| place.partitions());
-    if !partitions.is_some_and(|count| (0..count).contains(&asked.partition_index)) {
-        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
-    }
-    let metadata = asked.committed_metadata.as_ref().map(ToString::to_string);
-    let item = CommitItem {
-        topic: topic.clone(),
-        partition: asked.partition_index,
-        offset: asked.committed_offset,
-        leader_epoch: asked.committed_leader_epoch,
-        metadata: metadata.unwrap_or_default(),
-    };
-    match item.check() {
-        Ok(()) => CommitPart::Store(item),
-        Err(ItemError::MetadataTooLarge) => {
-            CommitPart::Refuse(ResponseError::OffsetMetadataTooLarge)
+        (codes, throttle_time_ms) = (codes_of(&response), response.throttle_time_ms);
+        if matches!(call.owner, GroupOwner::Cluster(_)) {
+            note_stored_behind(router, &deadline, group, &theirs, &mut codes).await;
         }
-        Err(ItemError::InvalidTopic) => CommitPart::Refuse(ResponseError::InvalidTopicException),
+        report(router, &committer, &theirs, &codes);
+        refusal
+    };
+    match refusal {
+        Some(error) => router.metrics.commit_failed(group.as_str(), &code::name(error)),
+        None if committer.key.as_str().is_empty() => {}
+        None => {
+            let (conn, of) = (call.at.conn, (&committer.key, &committer.member_id));
+            router.note_alive(conn, group, of);
+            router.note_generation(conn, group, of, committer.generation);
+        }
     }
+    let mut whole = respond(&request, |named| {
+        let own = refused.get(named).copied().or(refusal.filter(|_| asks_nothing));
+        let code = own.map(|error| error.code()).or_else(|| codes.get(named).copied());
+        code.unwrap_or(ResponseError::UnknownServerError.code())
+    });
+    whole.throttle_time_ms = throttle_time_ms;
+    Ok(whole)
 }
 
-/// Stores offsets behind every earlier nack. `may` checks the membership again after the wait.
-async fn store(
+/// Answers a commit of a member that the owner refuses.
+fn refuse(
     router: &Router,
-    group: &GroupId,
-    parts: impl Iterator<Item = &CommitPart>,
-    may: impl FnOnce() -> PartitionResult,
-) -> Result<(), ResponseError> {
-    let items: Vec<CommitItem> = parts
-        .filter_map(
-            |part| if let CommitPart::Store(item) = part { Some(item.clone()) } else { None },
-        )
-        .collect();
-    if items.is_empty() {
-        return Ok(());
-    }
-    commit_result(router.engine.nacks_durable(group)).await?;
-    may()?;
-    let offsets = items.iter().map(|i| (i.topic.clone(), i.partition, i.offset)).collect();
-    router.broker.groups.keep_simple(group);
-    let now = router.clock.now().wall;
-    let kept = router.broker.offsets.commit(group, now, items);
-    let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
-    let told = router.engine.origin_commits(group, offsets);
-    let (told, durable) = tokio::join!(told, router.broker.offsets.durable(kept.seq));
-    told.map_err(|error| code::of_commit(&error))?;
-    durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
-}
-
-/// Reports the stored offsets of a commit to the group's failure detector.
-fn note_stored(
-    router: &Router,
-    group: &GroupId,
+    committer: &Committer<'_>,
     request: &OffsetCommitRequest,
-    offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
+    error: ResponseError,
+) -> OffsetCommitResponse {
+    report_refusal(router, committer, request, error);
+    respond(request, |_| error.code())
+}
+
+/// Reports a commit of a member that the owner refuses to the detector.
+pub(in crate::route) fn report_refusal(
+    router: &Router,
+    committer: &Committer<'_>,
+    request: &OffsetCommitRequest,
+    error: ResponseError,
 ) {
-    if request.member_id.is_empty() {
+    router.metrics.commit_failed(committer.group.as_str(), &code::name(error));
+    let codes = offsets(request).map(|(topic, partition, _)| ((topic, partition), error.code()));
+    report_refused(router, committer, request, &codes.collect());
+}
+
+/// Makes the withheld records that the commit passes dead letters, if the owner accepts the member.
+/// A withheld record ended its consumers, and is left out for now.
+pub(in crate::route) async fn settle_passed(
+    call: &mut OwnerCall<'_>,
+    committer: &Committer<'_>,
+    deadline: &CommitDeadline<'_>,
+    request: &OffsetCommitRequest,
+    commit: impl Iterator<Item = CommitOffset>,
+) -> Result<(), UpstreamError> {
+    let (router, group) = (call.at.router, &committer.group);
+    let passing = router.passing_withheld(group, commit);
+    if !passing.is_empty() && committer.refusal(call, request).await?.is_none() {
+        deadline.settle_withheld(router, group, passing).await;
+    }
+    Ok(())
+}
+
+/// Removes the refused partitions, which the owner is not asked about.
+fn leave_out(request: &mut OffsetCommitRequest, refused: &RefusedPartitions) {
+    for topic in request.topics.iter_mut().filter(|_| !refused.is_empty()) {
+        let name = topic_of(&topic.name);
+        let is_asked = |partition: i32| !refused.contains_key(&(name.clone(), partition));
+        topic.partitions.retain(|asked| is_asked(asked.partition_index));
+    }
+    request.topics.retain(|topic| !topic.partitions.is_empty());
+}
+
+/// The verdict of the owner on the member of a commit.
+enum MemberVerdict {
+    /// An offset was stored.
+    Accepted,
+    Refused(ResponseError),
+    /// A broker refuses topics before it looks at the member.
+    Unknown,
+}
+
+fn verdict(response: &OffsetCommitResponse) -> MemberVerdict {
+    let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let mut verdict = MemberVerdict::Unknown;
+    for partition in partitions {
+        match ResponseError::try_from_code(partition.error_code) {
+            None => verdict = MemberVerdict::Accepted,
+            Some(error) if is_of_topic(error) => {}
+            Some(error) => return MemberVerdict::Refused(error),
+        }
+    }
+    verdict
+}
+
+/// Whether an error concerns a topic or partition of a commit, and not its member.
+fn is_of_topic(error: ResponseError) -> bool {
+    matches!(
+        error,
+        ResponseError::UnknownTopicOrPartition
+            | ResponseError::UnknownTopicId
+            | ResponseError::TopicAuthorizationFailed
+            | ResponseError::InvalidTopicException
+            | ResponseError::OffsetMetadataTooLarge
+    )
+}
+
+/// Reports the offsets that the cluster has stored to the engine. If the engine fails, the commit
+/// is refused although it is stored, and the client repeats it. The embedded cluster reports
+/// offsets as it stores them.
+async fn note_stored_behind(
+    router: &Router,
+    deadline: &CommitDeadline<'_>,
+    group: &GroupId,
+    asked: &OffsetCommitRequest,
+    codes: &mut PartitionCodes,
+) {
+    let is_news = |(topic, partition, offset): &CommitOffset| {
+        codes.get(&(topic.clone(), *partition)) == Some(&0)
+            && router.positions.differs(group, topic, *partition, *offset)
+    };
+    let news = offsets(asked).filter(is_news).collect();
+    if let Err(error) = deadline.engine(router.note(group, news)).await {
+        codes.values_mut().filter(|code| **code == 0).for_each(|code| *code = error.code());
+    }
+}
+
+/// The error codes in an answer.
+pub(in crate::route) type PartitionCodes = BTreeMap<NamedPartition, i16>;
+
+fn codes_of(response: &OffsetCommitResponse) -> PartitionCodes {
+    let of_topic = |topic: &OffsetCommitResponseTopic| {
+        let name = topic_of(&topic.name);
+        let partitions = topic.partitions.iter();
+        let each = partitions.map(|p| ((name.clone(), p.partition_index), p.error_code));
+        each.collect::<Vec<_>>()
+    };
+    response.topics.iter().flat_map(of_topic).collect()
+}
+
+/// Reports the stored and the refused offsets to the group's failure detector.
+fn report(
+    router: &Router,
+    committer: &Committer<'_>,
+    asked: &OffsetCommitRequest,
+    codes: &PartitionCodes,
+) {
+    let group = &committer.group;
+    let is_stored =
+        |(topic, partition, _): &CommitOffset| codes.get(&(topic.clone(), *partition)) == Some(&0);
+    let stored: Vec<_> = offsets(asked).filter(is_stored).collect();
+    router.transactions.drop_superseded(group, &stored);
+    report_stored(router, group, Some(&committer.member_id), stored);
+    for topic in &asked.topics {
+        let name = topic_of(&topic.name);
+        let explained = topic.partitions.iter().filter_map(|asked| {
+            let metadata = asked.committed_metadata.as_deref().filter(|text| !text.is_empty())?;
+            let offset = (name.clone(), asked.partition_index, asked.committed_offset);
+            is_stored(&offset).then_some((&name, offset.1, offset.2, metadata))
+        });
+        router.report_progress(group, explained);
+    }
+    report_refused(router, committer, asked, codes);
+}
+
+/// Reports the refused offsets to the group's failure detector.
+pub(in crate::route) fn report_refused(
+    router: &Router,
+    committer: &Committer<'_>,
+    asked: &OffsetCommitRequest,
+    codes: &PartitionCodes,
+) {
+    let refused = offsets(asked).filter_map(|offset| {
+        let code = codes.get(&(offset.0.clone(), offset.1))?;
+        Some((offset, ResponseError::try_from_code(*code)?))
+    });
+    router.commit_refused(&committer.group, (&committer.key, &committer.member_id), refused);
+}
+
+/// Reports stored offsets to the group's failure detector; `None`: the member is unknown.
+pub(in crate::route) fn report_stored(
+    router: &Router,
+    group: &GroupId,
+    member_id: Option<&MemberId>,
+    offsets: Vec<CommitOffset>,
+) {
+    if member_id.is_some_and(|id| id.as_str().is_empty()) {
         // A commit from outside the group is an offset reset: no record was processed.
         router.was_reset(group, offsets);
     } else {
@@ -329,13 +288,10 @@ fn note_stored(
     }
 }
 
-/// The offsets that are stored.
-fn stored_in(parts: &[Vec<CommitPart>]) -> impl Iterator<Item = (TopicName, i32, i64)> {
-    parts.iter().flatten().filter_map(CommitPart::stored)
-}
-
 /// The offsets in a request.
-fn offsets(request: &OffsetCommitRequest) -> impl Iterator<Item = (TopicName, i32, i64)> {
+pub(in crate::route) fn offsets(
+    request: &OffsetCommitRequest,
+) -> impl Iterator<Item = CommitOffset> {
     request.topics.iter().flat_map(|topic| {
         let name = topic_of(&topic.name);
         let partitions = topic.partitions.iter();
@@ -345,16 +301,17 @@ fn offsets(request: &OffsetCommitRequest) -> impl Iterator<Item = (TopicName, i3
 
 fn respond(
     request: &OffsetCommitRequest,
-    error: impl Fn(usize, usize) -> i16,
+    mut error: impl FnMut(&NamedPartition) -> i16,
 ) -> OffsetCommitResponse {
     let mut response = OffsetCommitResponse::default();
-    for (t, asked) in request.topics.iter().enumerate() {
+    for asked in &request.topics {
         let mut topic = OffsetCommitResponseTopic::default();
         topic.name = asked.name.clone();
-        for (p, asked) in asked.partitions.iter().enumerate() {
+        let name = topic_of(&asked.name);
+        for asked in &asked.partitions {
             let mut partition = OffsetCommitResponsePartition::default();
             partition.partition_index = asked.partition_index;
-            partition.error_code = error(t, p);
+            partition.error_code = error(&(name.clone(), asked.partition_index));
             topic.partitions.push(partition);
         }
         response.topics.push(topic);

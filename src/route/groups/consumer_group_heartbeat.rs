@@ -1,7 +1,5 @@
 //! `ConsumerGroupHeartbeat` 0–1 (KIP-848): membership and assignments of the consumer protocol.
 
-mod relayed;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,69 +13,93 @@ use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
 use crate::retry::detector::AssignmentStep;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
+use crate::route::owner::{OwnedRequest, OwnerCall, RequestContext};
 use crate::route::{Router, code};
+use crate::upstream::UpstreamError;
 use crate::wire::{RequestHead, ResponseError};
 
-pub(in crate::route) use relayed::relayed;
-
-/// Member epoch of a member that leaves for good.
+/// Member epoch of a member that joins.
+const JOINS: i32 = 0;
+/// Member epoch of a member that leaves for good; −2 is a static member that will be back.
 const LEAVES: i32 = -1;
 /// First version whose clients make their own member id; before, the coordinator makes it.
 const OWN_ID_SINCE: i16 = 1;
 
 pub(in crate::route) async fn answer(
-    router: &Router,
-    conn: &Conn,
-    head: &RequestHead,
+    mut call: OwnerCall<'_>,
     request: ConsumerGroupHeartbeatRequest,
-) -> ConsumerGroupHeartbeatResponse {
+) -> Result<ConsumerGroupHeartbeatResponse, UpstreamError> {
+    let (router, conn) = (call.at.router, call.at.conn);
     let group = group_of(&request.group_id);
-    let subscribes = request.subscribed_topic_names.is_some();
-    let beat = beat(conn, head, request);
-    let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
-    // Looked up before the member leaves, since its heartbeat may name it by member id alone.
-    let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
-    let known = |name: &TopicName| image(router, name, &group);
-    let matching = |pattern: &str| matching(router, pattern);
-    if let Some(Err(error)) = beat.pattern.as_deref().filter(|one| !one.is_empty()).map(matching) {
-        if conn.refuses(&group) {
-            let client = conn.client();
-            tracing::warn!(
-                %group, %client, %error,
-                "R0600 subscription pattern refused: the member gets no partitions; correct it"
-            );
+    let instance_id = request.instance_id.as_deref();
+    // The key of a static member that is named by its member id alone is unknown once it is gone.
+    let key = router.key_of(&group, &MemberId::new(&request.member_id), instance_id);
+    let response = call.ask(&request).await?;
+    let member = MemberId::new(response.member_id.as_ref().unwrap_or(&request.member_id));
+    match ResponseError::try_from_code(response.error_code) {
+        None if request.member_epoch == LEAVES => router.left(&group, &key, Some(&member)),
+        None if request.member_epoch < JOINS => {}
+        None => {
+            let key = router.key_of(&group, &member, instance_id);
+            router.note_alive(conn, &group, (&key, &member));
+            router.members.has_epochs(&group, &key);
+            if response.assignment.is_some() {
+                for gone in router.members.quiet(&group, router.clock.now().mono) {
+                    router.lost(&group, &gone, None, false);
+                }
+            }
+            if let Some(names) = &request.subscribed_topic_names {
+                router.note_subscription(&group, &key, names.iter().map(topic_of).collect());
+            }
+            let (of, epoch) = ((&key, &member), response.member_epoch);
+            router.assigned(conn, &group, of, epoch, AssignmentStep::Assigned);
+            if request.member_epoch > JOINS && router.calls_back(&group, &key).is_some() {
+                return Ok(called_back());
+            }
         }
-        return refused(ResponseError::InvalidRegularExpression, &error);
+        Some(ResponseError::UnknownMemberId) => router.unknown(&group, &key),
+        // A fenced member rejoins with its own member id.
+        Some(_) => {}
     }
-    let matched = |pattern: &str| matching(pattern).ok();
-    let answered = router.broker.groups.consumer_heartbeat(&group, beat, known, matched).await;
-    let alive = match answered {
-        Ok(alive) => alive,
-        Err(error) => return refused(code::of_group(error), &error),
-    };
-    let mut response = ConsumerGroupHeartbeatResponse::default();
-    response.member_id = some_text(alive.member_id.as_str());
-    response.member_epoch = alive.epoch;
-    if goes {
-        let key = key.unwrap_or_else(|| alive.member_id.clone());
-        router.left(&group, &key, Some(&alive.member_id));
+    Ok(response)
+}
+
+impl OwnedRequest for ConsumerGroupHeartbeatRequest {
+    async fn answered_here(&self, at: RequestContext<'_>) -> ConsumerGroupHeartbeatResponse {
+        let RequestContext { router, conn, head, .. } = at;
+        let group = group_of(&self.group_id);
+        let beat = beat(conn, head, self.clone());
+        let leaves = beat.epoch < JOINS;
+        let known = |name: &TopicName| image(router, name, &group);
+        let matching = |pattern: &str| matching(router, pattern);
+        let pattern = beat.pattern.as_deref().filter(|one| !one.is_empty());
+        if let Some(Err(error)) = pattern.map(matching) {
+            if conn.refuses(&group) {
+                let client = conn.client();
+                tracing::warn!(
+                    %group, %client, %error,
+                    "R0600 subscription pattern refused: the member gets no partitions; correct it"
+                );
+            }
+            return refused(ResponseError::InvalidRegularExpression, &error);
+        }
+        let matched = |pattern: &str| matching(pattern).ok();
+        let groups = &router.broker.groups;
+        let alive = match groups.consumer_heartbeat(&group, beat, known, matched).await {
+            Ok(alive) => alive,
+            Err(error) => return refused(code::of_group(error), &error),
+        };
+        let mut response = ConsumerGroupHeartbeatResponse::default();
+        response.member_id = some_text(alive.member_id.as_str());
+        response.member_epoch = alive.epoch;
+        if leaves {
+            return response;
+        }
+        let interval_ms = i32::try_from(alive.heartbeat_interval_ms);
+        response.heartbeat_interval_ms = interval_ms.unwrap_or(i32::MAX);
+        response.assignment = alive.assignment.map(|partitions| told(&partitions));
+        response
     }
-    if leaves {
-        return response;
-    }
-    response.heartbeat_interval_ms = i32::try_from(alive.heartbeat_interval_ms).unwrap_or(i32::MAX);
-    let key = router.broker.groups.key_of(&group, &alive.member_id);
-    let key = key.unwrap_or_else(|| alive.member_id.clone());
-    router.bind_member(conn, &group, key.clone());
-    if subscribes {
-        router.compare_readers(&group, &key);
-    }
-    router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, AssignmentStep::Assigned);
-    if stays && router.calls_back(&group, &key).is_some() {
-        return called_back();
-    }
-    response.assignment = alive.assignment.map(|partitions| told(&partitions));
-    response
 }
 
 /// The topics of a pattern. A retry topic is subscribed to by its name.
