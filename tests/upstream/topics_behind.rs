@@ -148,8 +148,9 @@ fn a_sidecar_lists_the_letters_of_groups_with_members() {
     let mut there = Member::new(&other, "shop", &["orders"]);
     there.join(&[("orders", 1)]);
     until("the letter is found", || has_letter(&other));
-    let listed = other.json("/api/v1/dead-letters?group=shop");
-    assert_eq!(listed["items"][0]["origin"], "orders-0@0");
+    // Lists read rows, which are written a moment after the count.
+    let listed = || other.json("/api/v1/dead-letters?group=shop");
+    until("the letter is listed", || listed()["items"][0]["origin"] == "orders-0@0");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::route::Router;
 
 pub use fetch_owner::{FetchOwner, FetchSession};
 use settlings::SettleTasks;
-pub(super) use settlings::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
+pub(super) use settlings::{FinalForm, ReadOutcome};
 
 /// The interval at which the timers of detectors run.
 const LOOK: Duration = Duration::from_secs(1);

@@ -11,17 +11,15 @@ use tokio::task::JoinSet;
 
 use crate::engine::{GroupDetector, SettleRequest};
 use crate::model::{GroupId, Origin, TopicPartition};
-use crate::retry::detector::{ExhaustedRecord, FetchDecision, FetchPosition, Plan};
+use crate::retry::detector::ExhaustedRecord;
 use crate::route::Router;
 use crate::route::delivery::TrackedFetch;
 use crate::wire::batch::{RawRecord, UnreadableBatch};
 
 /// Bound of partitions in which records are settled at the same time.
 const AT_ONCE: usize = 16;
-/// Delay before a failed settling is tried again.
-const AGAIN_MS: u64 = 1_000;
-/// Bound of settling rounds in one Fetch: each plan may make the next record final.
-pub(in crate::route) const SETTLING_ROUNDS: usize = 16;
+/// Bound of records of one partition that are settled in a row.
+const IN_A_ROW: usize = 16;
 
 type GroupPartition = (GroupId, TopicPartition);
 
@@ -77,8 +75,6 @@ pub(in crate::route) enum ReadOutcome {
     /// The record no longer exists: retention, the log cleaner or an aborted transaction removed
     /// it.
     Gone,
-    /// The record cannot be read now.
-    Unread,
 }
 
 impl Router {
@@ -114,8 +110,9 @@ impl Router {
         let settling =
             self.tell(group, of, |detector, _| detector.settling_before(partition, offset));
         let Some(settling) = settling else { return };
-        let reading = self.in_hand(group, &settling).await;
-        self.settle(&TrackedFetch::nobody(group, of), &settling, reading).await;
+        if let Some(reading) = self.in_hand(group, &settling).await {
+            self.settle(&TrackedFetch::nobody(group, of), &settling, reading).await;
+        }
     }
 
     /// Settles a record, then later records of its partition that have become final by that.
@@ -123,61 +120,32 @@ impl Router {
         let by = TrackedFetch::nobody(group, of);
         let partition = first.partition.clone();
         let mut next = Some(first);
-        for _ in 0..SETTLING_ROUNDS {
+        for _ in 0..IN_A_ROW {
             let Some(settling) = next else { return };
-            let reading = self.in_hand(group, &settling).await;
+            let Some(reading) = self.in_hand(group, &settling).await else { return };
             let is_settled = self.settle(&by, &settling, reading).await;
             let ending = is_settled.then(|| self.settlings_let_go(group, of)).into_iter().flatten();
             next = ending.into_iter().find(|settling| settling.partition == partition);
         }
     }
 
-    /// Reads the record to settle from its topic.
-    async fn in_hand(&self, group: &GroupId, settling: &ExhaustedRecord) -> ReadOutcome {
+    /// Reads the record to settle from its topic; `None`: it cannot be read now.
+    async fn in_hand(&self, group: &GroupId, settling: &ExhaustedRecord) -> Option<ReadOutcome> {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         match self.bytes_at(group, &origin).await {
-            Ok(Ok(Some(record))) => ReadOutcome::Found(FinalForm::Record(record)),
+            Ok(Ok(Some(record))) => Some(ReadOutcome::Found(FinalForm::Record(record))),
             // Retention removed the record, or its transaction aborted.
-            Ok(Ok(None)) => ReadOutcome::Gone,
+            Ok(Ok(None)) => Some(ReadOutcome::Gone),
             Ok(Err(why)) => {
                 tracing::debug!(%group, %origin, %why, "a record that is let go is not read");
-                ReadOutcome::Unread
+                None
             }
             Err(why) => {
                 tracing::debug!(%group, %origin, %why, "a record that is let go is not there");
-                ReadOutcome::Unread
+                None
             }
         }
-    }
-
-    /// The plan for the requested partitions. Final records are settled first, with the bytes from
-    /// `read`; a partition whose record cannot be settled now delivers nothing.
-    pub(in crate::route) async fn planned(
-        &self,
-        by: &TrackedFetch,
-        asked: &[FetchPosition],
-        read: impl Fn(&ExhaustedRecord) -> ReadOutcome,
-    ) -> Plan {
-        let mut plan = self.asked(by, asked);
-        for _ in 0..SETTLING_ROUNDS {
-            let mut is_settled = false;
-            for settling in plan.settlings() {
-                is_settled |= self.settle(by, &settling, read(&settling)).await;
-            }
-            if !is_settled {
-                break;
-            }
-            plan = self.asked(by, asked);
-        }
-        for serve in &mut plan.serve {
-            if matches!(serve, FetchDecision::Settle(_)) {
-                *serve = FetchDecision::Nothing;
-                let again = self.clock.now().mono.plus(AGAIN_MS);
-                plan.until = Some(plan.until.map_or(again, |until| until.min(again)));
-            }
-        }
-        plan
     }
 
     /// Settles a record that the last plan found final, durably. Returns whether the plan may have
@@ -189,7 +157,6 @@ impl Router {
         reading: ReadOutcome,
     ) -> bool {
         match reading {
-            ReadOutcome::Unread => false,
             ReadOutcome::Gone => self.is_no_more(by, settling),
             ReadOutcome::Found(FinalForm::Record(record)) => {
                 self.settle_all(by, settling, record, None).await

@@ -5,7 +5,6 @@ mod deferred_partitions;
 mod missing;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,11 +12,12 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
 use crate::clock::Clock;
 use crate::model::{MonoMs, OffsetRuns, Origin, TopicPartition};
-use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
+use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, Plan};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
-use crate::route::delivery::{FinalForm, ReadOutcome, SETTLING_ROUNDS, TrackedFetch};
+use crate::route::delivery::{FinalForm, ReadOutcome};
 use crate::route::fetch::conditioned::deferred_partitions::DeferredPartitions;
+use crate::route::fetch::member::{FetchGuard, FetchMember, FinalReader, settled_plan};
 use crate::route::fetch::named_fetch::{NamedFetch, wait_ms};
 use crate::route::fetch::narrow::{self, DeliveryDecision};
 use crate::route::reply::{AnswerError, Reply};
@@ -44,100 +44,12 @@ pub(in crate::route) async fn relayed(
 ) -> Result<Reply, AnswerError> {
     let answer = async |request: FetchRequest| {
         let wanted = NamedFetch::new(router, &request);
-        let by = router.watched(conn, &wanted.topics(), wait_ms(&request));
+        let member = FetchMember::of(router, conn, &wanted.topics(), wait_ms(&request));
         let asking = BrokerFetch { link, head: &head, record_version: conn.fetch_version() };
         let room = (router.clock, &router.budget);
-        FetchPoll::new(TrackedMember { router, conn, by }, asking, request, wanted, room)
-            .answer()
-            .await
+        FetchPoll::new(member, asking, request, wanted, room).answer().await
     };
     router.helped(&head, answer).await
-}
-
-/// The detector's side of a Fetch; tests replace it.
-trait FetchGuard {
-    fn asked(&self, asked: &[FetchPosition]) -> Plan;
-    /// The client is about to receive these records.
-    fn handed(&self, handed: &[DeliveredRange]);
-    /// The offset that the partition waits for.
-    fn awaited(&self, _: &TopicPartition) -> Option<i64> {
-        None
-    }
-    /// The partition's log starts at that offset: it waits for nothing below.
-    fn begins(&self, _: &TopicPartition, _start: i64) {}
-    /// The broker had no record for a plan with turns.
-    fn nothing_came(&self, asked: &[FetchPosition]);
-    /// The range holds no record to deliver, and records behind it are withheld.
-    fn passed_over(&self, _: &TopicPartition, _nothing: Range<i64>) {}
-    /// Settles a final record durably; whether the plan may have changed.
-    async fn settle(&self, settling: &ExhaustedRecord, found: ReadOutcome) -> bool;
-    fn unreadable(&self, partition: &TopicPartition, error: &CutError);
-    /// Returns when a new plan may differ.
-    async fn replan(&self, until: Option<MonoMs>);
-}
-
-/// The member of the Fetch; `None`: the Fetch is unattributed by now.
-struct TrackedMember<'a> {
-    router: &'a Router,
-    conn: &'a Conn,
-    by: Option<TrackedFetch>,
-}
-
-impl FetchGuard for TrackedMember<'_> {
-    fn asked(&self, asked: &[FetchPosition]) -> Plan {
-        match &self.by {
-            Some(by) => self.router.asked(by, asked),
-            None => Plan { serve: Vec::new(), until: None },
-        }
-    }
-
-    fn handed(&self, handed: &[DeliveredRange]) {
-        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
-            self.router.handed(by, handed);
-        }
-    }
-
-    fn awaited(&self, of: &TopicPartition) -> Option<i64> {
-        self.router.awaited(self.by.as_ref()?.group(), &of.topic, of.partition)
-    }
-
-    fn begins(&self, of: &TopicPartition, start: i64) {
-        if let Some(by) = &self.by {
-            self.router.begin(by, [(of.clone(), start)]);
-        }
-    }
-
-    fn nothing_came(&self, asked: &[FetchPosition]) {
-        if let Some(by) = &self.by {
-            self.router.nothing_came(by, asked);
-        }
-    }
-
-    fn passed_over(&self, partition: &TopicPartition, nothing: Range<i64>) {
-        if let Some(by) = &self.by {
-            self.router.passed_over(by, partition, nothing);
-        }
-    }
-
-    async fn settle(&self, settling: &ExhaustedRecord, found: ReadOutcome) -> bool {
-        match &self.by {
-            Some(by) => self.router.settle(by, settling, found).await,
-            None => false,
-        }
-    }
-
-    fn unreadable(&self, partition: &TopicPartition, error: &CutError) {
-        if let Some(by) = &self.by {
-            self.router.unreadable(by, partition, error);
-        }
-    }
-
-    async fn replan(&self, until: Option<MonoMs>) {
-        match &self.by {
-            Some(by) => self.router.replan(by, until).await,
-            None => std::future::pending().await,
-        }
-    }
 }
 
 /// The connection to the broker and the client's request header.
@@ -177,6 +89,37 @@ impl BrokerFetch<'_> {
                 DeliveryDecision::Refused(ResponseError::NotLeaderOrFollower)
             }
         }))
+    }
+}
+
+/// Reads final records on the client's connection.
+struct FinalRead<'r, 'a, G> {
+    guard: &'r G,
+    asking: &'r mut BrokerFetch<'a>,
+    fixed: &'r mut BTreeMap<TopicPartition, DeliveryDecision>,
+}
+
+impl<G: FetchGuard> FinalReader for FinalRead<'_, '_, G> {
+    type Error = UpstreamError;
+
+    async fn read(
+        &mut self,
+        settling: &ExhaustedRecord,
+    ) -> Result<Option<ReadOutcome>, UpstreamError> {
+        if self.fixed.contains_key(&settling.partition) {
+            return Ok(None);
+        }
+        let give = match self.asking.read(settling).await? {
+            Ok(record) => return Ok(Some(record)),
+            Err(give) => give,
+        };
+        if give == DeliveryDecision::Nothing {
+            let (base_offset, damage) = (settling.offset, BatchDamage::Crc);
+            let error = CutError::Corrupt { base_offset, damage };
+            self.guard.unreadable(&settling.partition, &error);
+        }
+        self.fixed.insert(settling.partition.clone(), give);
+        Ok(None)
     }
 }
 
@@ -252,45 +195,11 @@ impl<'a, G: FetchGuard> FetchPoll<'a, G> {
         Ok(Some(response))
     }
 
-    /// A plan in which every record that can be settled now is settled.
+    /// The detector's plan.
     async fn planned(&mut self) -> Result<Plan, UpstreamError> {
-        let mut plan = self.guard.asked(&self.wanted.asked);
-        for _ in 0..SETTLING_ROUNDS {
-            let mut is_settled = false;
-            for settling in plan.settlings() {
-                is_settled |= self.settle(&settling).await?;
-            }
-            if !is_settled {
-                break;
-            }
-            plan = self.guard.asked(&self.wanted.asked);
-        }
-        Ok(plan)
-    }
-
-    /// Settles a record; whether the plan may have changed.
-    async fn settle(&mut self, settling: &ExhaustedRecord) -> Result<bool, UpstreamError> {
-        if self.fixed.contains_key(&settling.partition) {
-            return Ok(false);
-        }
-        let give = match self.asking.read(settling).await? {
-            Ok(record) => {
-                if self.guard.settle(settling, record).await {
-                    return Ok(true);
-                }
-                DeliveryDecision::Nothing
-            }
-            Err(give) => {
-                if give == DeliveryDecision::Nothing {
-                    let (base_offset, damage) = (settling.offset, BatchDamage::Crc);
-                    let error = CutError::Corrupt { base_offset, damage };
-                    self.guard.unreadable(&settling.partition, &error);
-                }
-                give
-            }
-        };
-        self.fixed.insert(settling.partition.clone(), give);
-        Ok(false)
+        let Self { guard, asking, wanted, clock, fixed, .. } = self;
+        let reader = FinalRead { guard, asking, fixed };
+        settled_plan(guard, *clock, &wanted.asked, reader).await
     }
 
     fn left_ms(&self) -> u64 {

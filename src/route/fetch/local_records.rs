@@ -1,5 +1,6 @@
 //! Records of this node's own topics for a member, as the detector of its group plans.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,24 +14,21 @@ use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
-use crate::route::delivery::{FinalForm, ReadOutcome, TrackedFetch};
+use crate::route::delivery::{FinalForm, ReadOutcome};
 use crate::route::fetch::answer_room::AnswerRoom;
+use crate::route::fetch::member::{FetchGuard, FetchMember, FinalReader, settled_plan};
 use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, UNPACKED_BYTES_MAX, cut};
 use crate::route::fetch::partition_data::{empty, from_log, readable_end};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::topics::topic_names::TopicKind;
-use crate::wire::batch::{Batch, CutError, UnreadableBatch, whole_at};
+use crate::wire::batch::{Batch, UnreadableBatch, whole_at};
 
 /// Bytes read to find the end of an unreadable batch.
 const WHOLE_BYTES: usize = 1 << 20;
-/// The plan of an unattributed Fetch: nothing is withheld.
-const OPEN: Plan = Plan { serve: Vec::new(), until: None };
-
-/// The member of a Fetch, if it is attributed and its group has a detector.
-pub(super) struct FetchMember<'a> {
+/// Records of this node's topics for one Fetch.
+pub(super) struct LocalRecords<'a> {
     router: &'a Router,
-    conn: &'a Conn,
-    by: Option<TrackedFetch>,
+    member: FetchMember<'a>,
 }
 
 /// The answer for one partition.
@@ -42,7 +40,7 @@ pub(super) struct PartitionAnswer {
     pub(super) at_once: bool,
 }
 
-impl<'a> FetchMember<'a> {
+impl<'a> LocalRecords<'a> {
     pub(super) fn of(
         router: &'a Router,
         conn: &'a Conn,
@@ -55,13 +53,15 @@ impl<'a> FetchMember<'a> {
                 topics.push(log.topic.name.clone());
             }
         }
-        Self { router, conn, by: router.watched(conn, &topics, max_wait_ms) }
+        Self { router, member: FetchMember::of(router, conn, &topics, max_wait_ms) }
     }
 
     /// The plan for the requested partitions of ordinary topics, in their order; empty: nothing is
     /// withheld.
     pub(super) async fn plan(&self, planned: &[PlannedTopic]) -> Plan {
-        let Some(by) = &self.by else { return OPEN };
+        if !self.member.is_tracked() {
+            return Plan { serve: Vec::new(), until: None };
+        }
         let asked =
             |log: &PartitionRead| FetchPosition { partition: log.partition(), offset: log.offset };
         let asked: Vec<FetchPosition> = real(planned).map(asked).collect();
@@ -69,39 +69,42 @@ impl<'a> FetchMember<'a> {
             let partition = log.topic.partition(log.index)?;
             Some((log.partition(), self.router.broker.bounds(partition).start))
         };
-        self.router.begin(by, real(planned).filter_map(start));
-        self.router.planned(by, &asked, |settling| self.read(by, settling)).await
+        self.member.begin(real(planned).filter_map(start));
+        let Ok(plan) = settled_plan(&self.member, self.router.clock, &asked, self).await;
+        plan
     }
 
-    /// Reads a record that is to be settled.
-    fn read(&self, by: &TrackedFetch, settling: &ExhaustedRecord) -> ReadOutcome {
+    /// A record that is to be settled; `None`: it cannot be read now.
+    fn exhausted(&self, settling: &ExhaustedRecord) -> Option<ReadOutcome> {
         let TopicPartition { topic, partition } = &settling.partition;
         let Some(TopicKind::Local(topic)) = self.router.place(topic) else {
-            return ReadOutcome::Gone;
+            return Some(ReadOutcome::Gone);
         };
-        let Some(log) = topic.partition(*partition) else { return ReadOutcome::Gone };
+        let Some(log) = topic.partition(*partition) else { return Some(ReadOutcome::Gone) };
         match self.router.broker.at(log, settling.offset) {
-            Ok(OffsetOutcome::Record(record)) => ReadOutcome::Found(FinalForm::Record(record)),
-            Ok(OffsetOutcome::Nobodys) => ReadOutcome::Gone,
-            Ok(OffsetOutcome::Open) => ReadOutcome::Unread,
+            Ok(OffsetOutcome::Record(record)) => {
+                Some(ReadOutcome::Found(FinalForm::Record(record)))
+            }
+            Ok(OffsetOutcome::Nobodys) => Some(ReadOutcome::Gone),
+            Ok(OffsetOutcome::Open) => None,
             Ok(OffsetOutcome::Nothing)
                 if settling.offset < self.router.broker.bounds(log).start =>
             {
-                ReadOutcome::Gone
+                Some(ReadOutcome::Gone)
             }
             Ok(OffsetOutcome::Nothing | OffsetOutcome::Unreadable)
                 if let Some(whole) = self.whole(log, settling.offset) =>
             {
-                ReadOutcome::Found(FinalForm::Batch(Box::new(whole)))
+                Some(ReadOutcome::Found(FinalForm::Batch(Box::new(whole))))
             }
             Ok(OffsetOutcome::Nothing | OffsetOutcome::Unreadable) => {
                 let why = format_args!("no record can be read at offset {}", settling.offset);
-                self.router.unreadable(by, &settling.partition, &why);
-                ReadOutcome::Unread
+                self.member.unreadable(&settling.partition, &why);
+                None
             }
             Err(error) => {
-                self.router.unreadable(by, &settling.partition, &error);
-                ReadOutcome::Unread
+                self.member.unreadable(&settling.partition, &error);
+                None
             }
         }
     }
@@ -156,8 +159,8 @@ impl<'a> FetchMember<'a> {
             room.keep_batch();
         }
         let passed_over = leaving.as_ref().and_then(|leaving| leaving.passed_over(log.offset));
-        if let Some((by, nothing)) = self.by.as_ref().zip(passed_over) {
-            self.router.passed_over(by, &log.partition(), nothing);
+        if let Some(nothing) = passed_over.filter(|_| self.member.is_tracked()) {
+            self.member.passed_over(&log.partition(), nothing);
             return self.nothing(log);
         }
         let at_once = is_alone && leaving.is_some();
@@ -206,7 +209,7 @@ impl<'a> FetchMember<'a> {
     }
 
     fn detectors(&self, log: &PartitionRead) -> bool {
-        log.is_real && self.by.is_some()
+        log.is_real && self.member.is_tracked()
     }
 
     /// Removes withheld records; returns the extent of the rest.
@@ -220,32 +223,32 @@ impl<'a> FetchMember<'a> {
             return None;
         }
         cut(data, give, log.offset).unwrap_or_else(|error| {
-            self.held(log, &error);
+            self.member.unreadable(&log.partition(), &error);
             data.records = Some(Bytes::new());
             None
         })
     }
 
-    fn held(&self, log: &PartitionRead, error: &CutError) {
-        if let Some(by) = &self.by {
-            self.router.unreadable(by, &log.partition(), error);
-        }
-    }
-
     /// Records the deliveries, if the client is still connected.
     pub(super) fn handed(&self, handed: &[DeliveredRange]) {
-        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
-            self.router.handed(by, handed);
-        }
+        self.member.handed(handed);
     }
 
     /// Returns after `pause`, or when a new plan may differ.
     pub(super) async fn wait(&self, pause: Duration, until: Option<MonoMs>) {
-        match &self.by {
-            // A timeout and a change both lead to the next round.
-            Some(by) => drop(tokio::time::timeout(pause, self.router.replan(by, until)).await),
-            None => tokio::time::sleep(pause).await,
-        }
+        // A timeout and a change both lead to the next round.
+        drop(tokio::time::timeout(pause, self.member.replan(until)).await);
+    }
+}
+
+impl FinalReader for &LocalRecords<'_> {
+    type Error = Infallible;
+
+    async fn read(
+        &mut self,
+        settling: &ExhaustedRecord,
+    ) -> Result<Option<ReadOutcome>, Infallible> {
+        Ok(self.exhausted(settling))
     }
 }
 

@@ -7,6 +7,7 @@
 mod answer_room;
 mod conditioned;
 mod local_records;
+mod member;
 mod named_fetch;
 mod narrow;
 mod partition_data;
@@ -25,7 +26,7 @@ use crate::retry::detector::{DeliveredRange, FetchDecision};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::fetch::answer_room::AnswerRoom;
-use crate::route::fetch::local_records::{FetchMember, PartitionAnswer};
+use crate::route::fetch::local_records::{LocalRecords, PartitionAnswer};
 use crate::route::fetch::partition_data::{empty, refused};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::socket::Admission;
@@ -70,22 +71,22 @@ pub(super) async fn answer(
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
     let deadline = router.clock.now().mono.plus(wait_ms);
-    let member = FetchMember::of(router, conn, &planned, wait_ms);
+    let records = LocalRecords::of(router, conn, &planned, wait_ms);
     loop {
         let waker = Arc::new(Notify::new());
         watch(router, &planned, &waker);
         let share = router.budget.answer_bytes(usize::MAX);
         let bytes_max = wanted.min(share);
         let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
-        let plan = member.plan(&planned).await;
+        let plan = records.plan(&planned).await;
         let left_ms = deadline.since(router.clock.now().mono);
         let patience = Duration::from_millis(left_ms.max(LOOK_AGAIN_MS));
         let mut room = AnswerRoom::new(&router.budget, share, patience);
         let serve = &plan.serve;
-        let gathered = gather(router, &member, &planned, serve, bytes_max, &mut room).await;
+        let gathered = gather(router, &records, &planned, serve, bytes_max, &mut room).await;
         let left_ms = deadline.since(router.clock.now().mono);
         if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
-            member.handed(&gathered.handed);
+            records.handed(&gathered.handed);
             response.responses = gathered.topics;
             if local_records::throws_at_skips(version) {
                 local_records::leave_out_skips(&mut response);
@@ -99,7 +100,7 @@ pub(super) async fn answer(
         let pause = Duration::from_millis(pause_ms);
         tokio::select! {
             () = waker.notified() => {}
-            () = member.wait(pause, plan.until) => {}
+            () = records.wait(pause, plan.until) => {}
         }
         if waits_for_topic {
             planned = plan::plan(router, &request);
@@ -123,7 +124,7 @@ fn watch(router: &Router, planned: &[PlannedTopic], waker: &Arc<Notify>) {
 /// `serve`: the plan for the partitions of ordinary topics, in their order; the others are open.
 async fn gather(
     router: &Router,
-    member: &FetchMember<'_>,
+    records: &LocalRecords<'_>,
     planned: &[PlannedTopic],
     serve: &[FetchDecision],
     bytes_max: usize,
@@ -136,7 +137,7 @@ async fn gather(
         at_once: planned.is_empty(),
         handed: Vec::new(),
     };
-    let mut by_turn = member.by_turn(planned, serve, bytes_max, room).await;
+    let mut by_turn = records.by_turn(planned, serve, bytes_max, room).await;
     let mut serves = serve.iter().enumerate();
     for topic in planned {
         let mut answer = FetchableTopicResponse::default();
@@ -152,12 +153,12 @@ async fn gather(
                     let given = match serve {
                         Some((place, FetchDecision::Turn { .. })) => by_turn
                             .take_if(|(first, _)| *first == place)
-                            .map_or_else(|| member.nothing(log), |(_, given)| given),
+                            .map_or_else(|| records.nothing(log), |(_, given)| given),
                         // The first partition with data answers one whole batch, whatever the
                         // limits of the request.
                         serve => {
                             let serve = serve.map_or(&FetchDecision::Open, |(_, serve)| serve);
-                            member.give(log, serve, (bytes_max, first), room).await
+                            records.give(log, serve, (bytes_max, first), room).await
                         }
                     };
                     let given = deleted(router, log, topic.id).unwrap_or(given);

@@ -8,7 +8,8 @@ use kafka_protocol::messages::{FetchResponse, ListOffsetsRequest};
 
 use crate::model::{Origin, TopicName, TopicPartition};
 use crate::route::convert::{topic_of, wire_topic};
-use crate::route::fetch::conditioned::{BrokerFetch, FetchGuard, FetchPoll};
+use crate::route::fetch::conditioned::{BrokerFetch, FetchPoll};
+use crate::route::fetch::member::FetchGuard;
 use crate::upstream::{OriginAnswer, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::api::Api;
@@ -47,7 +48,7 @@ impl<G: FetchGuard> FetchPoll<'_, G> {
         for topic in &told.topics {
             for begins in topic.partitions.iter().filter(|begins| begins.error_code == 0) {
                 let (topic, partition) = (topic_of(&topic.name), begins.partition_index);
-                self.guard.begins(&TopicPartition { topic, partition }, begins.offset);
+                self.guard.begin([(TopicPartition { topic, partition }, begins.offset)]);
             }
         }
         Ok(())
@@ -63,7 +64,7 @@ impl<G: FetchGuard> FetchPoll<'_, G> {
             let Some(asked) = asked else { continue };
             let Some(first) = self.guard.awaited(&asked.partition) else { continue };
             if data.error_code == 0 {
-                self.guard.begins(&asked.partition, data.log_start_offset);
+                self.guard.begin([(asked.partition.clone(), data.log_start_offset)]);
             } else if data.error_code == ResponseError::OffsetOutOfRange.code() {
                 looks.push((asked.partition.clone(), first));
             }
@@ -74,7 +75,7 @@ impl<G: FetchGuard> FetchPoll<'_, G> {
             let BrokerFetch { link, head, record_version } = &mut self.asking;
             let found = link.read_record(*record_version, head, &origin).await?;
             if matches!(found, OriginAnswer::Gone | OriginAnswer::Empty) {
-                self.guard.begins(&of, offset.saturating_add(1));
+                self.guard.begin([(of, offset.saturating_add(1))]);
             }
         }
         Ok(())

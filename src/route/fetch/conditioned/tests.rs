@@ -3,6 +3,7 @@
 mod settling;
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -15,7 +16,7 @@ use super::*;
 use crate::clock::Hand;
 use crate::model::{TopicName, TopicPartition, WallMs};
 use crate::observe::Metrics;
-use crate::retry::detector::WindowRecord;
+use crate::retry::detector::{FetchPosition, WindowRecord};
 use crate::retry::{Disposition, Evidence};
 use crate::route::convert::wire_topic;
 use crate::upstream::{Address, Upstream};
@@ -67,9 +68,7 @@ impl FetchGuard for ByHand {
                 script.settled.push(settling.offset);
             }
             ReadOutcome::Gone => script.no_more.push(settling.offset),
-            ReadOutcome::Found(FinalForm::Batch(_)) | ReadOutcome::Unread => {
-                panic!("it can be read")
-            }
+            ReadOutcome::Found(FinalForm::Batch(_)) => panic!("it can be read"),
         }
         script.settles
     }
@@ -97,8 +96,9 @@ impl FetchGuard for ByHand {
         hand.advance(until.since(clock.now().mono));
     }
 
-    fn unreadable(&self, partition: &TopicPartition, error: &CutError) {
-        assert!(matches!(error, CutError::Corrupt { .. }), "{error}");
+    fn unreadable(&self, partition: &TopicPartition, error: &impl Display) {
+        let error = error.to_string();
+        assert!(error.contains("is damaged"), "{error}");
         self.lock().unreadable.push(partition.partition);
     }
 }
