@@ -33,8 +33,8 @@ impl Engine {
         self.queued_releases.take().await
     }
 
-    /// Retry topics of groups whose retries wait for a reader or a commit, and whose commits were
-    /// not seen here lately. Their members may be connected elsewhere.
+    /// Retry topics of groups whose retries wait for a reader or a commit, and whose readers or
+    /// commits were not seen here lately. Their members may be connected elsewhere.
     pub async fn topics_unseen(&self) -> Vec<RetryPair> {
         self.call_at_once(UnseenTopics).await.map(|(topics, _)| topics).unwrap_or_default()
     }
@@ -87,9 +87,11 @@ impl Request for UnseenTopics {
         let groups = driver.mover.groups.iter();
         let waiting = groups
             .filter(|(group, topics)| topics.place == RetryTopicPlace::Behind && waits(group));
-        let is_old =
-            |topic: &&RetryTopic| topic.committed_at.is_none_or(|at| now.mono.since(at) >= SEEN_MS);
-        let unseen = waiting.flat_map(|(_, topics)| topics.topics.iter().filter(is_old));
+        let is_unseen = |topic: &&RetryTopic| {
+            let is_old = |at| now.mono.since(at) >= SEEN_MS;
+            topic.committed_at.is_none_or(is_old) || !driver.readers.is_read(&topic.pair, now.mono)
+        };
+        let unseen = waiting.flat_map(|(_, topics)| topics.topics.iter().filter(is_unseen));
         Ok(unseen.map(|topic| topic.pair.clone()).collect())
     }
 }

@@ -206,7 +206,7 @@ fn commits_of_one_retry_topic_hide_no_other() {
     }
     house.step();
     assert!(house.fail_of("orders", 0..1) && house.fail_of("payments", 0..1));
-    house.pass(5_000);
+    house.pass(4_900);
     let unseen = |house: &mut House| {
         let engine = house.on().engine.clone();
         house.ask(async move { engine.topics_unseen().await }).unwrap()
