@@ -121,6 +121,7 @@ fn mark(entry: &Entry, dead_letter: Option<DeadLetterMark>) -> MarkInput {
         max_reconsume_times: i32::try_from(entry.max_reconsume_times).unwrap_or(i32::MAX),
         origin: entry.origin.clone(),
         attempt: if dead_letter.is_some() { entry.reconsume_times } else { entry.attempt() },
+        delivery: if dead_letter.is_some() { entry.handouts } else { entry.newest_delivery() },
         disposition: entry.disposition.map_or(DELAYED, Disposition::as_str).to_owned(),
         reason: entry.reason.clone(),
         due_ms: dead_letter.is_none().then_some(entry.last_due).flatten().map(|due| due.0),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicName, WallMs};
-use crate::retry::{Disposition, FailureHistory, RecordShape, UNKNOWN_SHAPE};
+use crate::retry::{CopiedDelivery, Disposition, FailureHistory, RecordShape, UNKNOWN_SHAPE};
 
 /// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
 /// rest is for lost deliveries.
@@ -183,6 +183,41 @@ impl Entry {
     /// Number of the next or present delivery, from 1 (`RocketMQ`'s deliveryAttempt).
     pub fn attempt(&self) -> u32 {
         self.reconsume_times.saturating_add(1)
+    }
+
+    /// Number of the newest delivery: the one that is released, or else the next one.
+    pub fn newest_delivery(&self) -> u32 {
+        match self.state {
+            RetryState::Released { .. } | RetryState::Committed { .. } => self.handouts,
+            RetryState::Waiting { .. }
+            | RetryState::Blocked { .. }
+            | RetryState::Dead { .. }
+            | RetryState::Discarded { .. }
+            | RetryState::Discarding { .. } => self.handouts.saturating_add(1),
+        }
+    }
+
+    /// Whether the retries of the record are over.
+    pub(super) fn has_ended(&self) -> bool {
+        match self.state {
+            RetryState::Blocked { .. }
+            | RetryState::Dead { .. }
+            | RetryState::Discarded { .. }
+            | RetryState::Discarding { .. } => true,
+            RetryState::Waiting { .. }
+            | RetryState::Released { .. }
+            | RetryState::Committed { .. } => false,
+        }
+    }
+
+    /// Takes over the counts of a delivery that failed, if another sidecar released it.
+    pub(super) fn catch_up(&mut self, copied: &CopiedDelivery) {
+        let failures = copied.failures.unwrap_or(0);
+        match copied.number.filter(|number| *number > self.handouts) {
+            Some(number) => (self.handouts, self.reconsume_times) = (number, failures),
+            None => self.reconsume_times = self.reconsume_times.max(failures),
+        }
+        self.redrives = self.redrives.max(copied.redrives);
     }
 
     /// Due time; `None` unless the entry waits.

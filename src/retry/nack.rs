@@ -52,6 +52,10 @@ pub struct CopiedDelivery {
     pub first: Origin,
     /// Failures before it; `None`: a nack of a delivery that the ledger has forgotten begins anew.
     pub failures: Option<u32>,
+    /// Number among the deliveries of the record.
+    pub number: Option<u32>,
+    /// Redrives before it.
+    pub redrives: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

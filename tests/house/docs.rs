@@ -108,6 +108,7 @@ fn every_header_is_explained() {
         max_reconsume_times: 1,
         origin: Some("orders-0@1".parse().unwrap()),
         attempt: 1,
+        delivery: 1,
         disposition: "rejected".to_owned(),
         reason: Some("r".to_owned()),
         due_ms: Some(1),

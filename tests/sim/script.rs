@@ -384,7 +384,12 @@ fn request(nack: &Nack) -> NackRequest {
         NackTarget::Delivery(place, named) => (retry::NackTarget::Delivery(*place), named.clone()),
         NackTarget::Nothing => (retry::NackTarget::Nothing, None),
     };
-    let delivery = |(first, failures)| CopiedDelivery { first, failures: Some(failures) };
+    let delivery = |(first, failures)| CopiedDelivery {
+        first,
+        failures: Some(failures),
+        number: None,
+        redrives: 0,
+    };
     let record = plain(&nack.text);
     NackRequest {
         nack: retry::Nack {

@@ -178,6 +178,39 @@ fn a_nack_at_another_sidecar_goes_on_counting() {
 }
 
 #[test]
+fn a_failed_redrive_by_another_sidecar_comes_back() {
+    let server = server();
+    let other = server.beside();
+    let mut member = member(&other);
+    member.client.put("orders", 0, &[Rec::new("a")]);
+    let dead = Rec::new("a").header("x-retry-level", "-1");
+    assert_eq!(server.client().nack("shop", "orders-0@0", dead).error_code, 0);
+    let has_letter =
+        |server: &Server| server.json("/api/v1/groups")["items"][0]["dead_letters"] == 1;
+    until("both know the dead letter", || has_letter(&server) && has_letter(&other));
+    let body = r#"{"group": "shop", "offsets": [0], "anyway": true, "why": "mended"}"#;
+    let (code, answer) = server.post("/api/v1/dead-letters/redrive", body);
+    assert_eq!(code, 200, "{answer}");
+    let mut at = BTreeMap::new();
+    let got = retries(&mut member, &mut at, 1).remove(0);
+    assert_eq!((got.reconsume_times(), got.number("x-retry-delivery")), (0, 1));
+
+    let place = at.iter().find(|(_, end)| **end > 0).unwrap();
+    let place = format!("{RETRY}-{}@{}", place.0, place.1 - 1);
+    let copied =
+        ["RECONSUME_TIME", "ORIGIN_MESSAGE_ID", "x-retry-delivery", "x-retry-redrive-count"];
+    let nack = copied
+        .iter()
+        .fold(Rec::new("a"), |nack, name| nack.header(name, got.header(name).unwrap()));
+    assert_eq!(other.client().nack("shop", &place, nack).error_code, 0);
+    commit(&mut member, &at);
+    let got = retries(&mut member, &mut at, 1).remove(0);
+    assert_eq!((got.reconsume_times(), got.number("x-retry-delivery")), (1, 2));
+    assert_eq!(got.number("x-retry-redrive-count"), 1);
+    commit(&mut member, &at);
+}
+
+#[test]
 fn an_added_partition_takes_nacks_and_gets_retries() {
     let server = server();
     let mut member = member(&server);

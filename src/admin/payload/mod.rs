@@ -16,12 +16,13 @@ use super::views::DeadLetterView;
 
 /// Headers that hold figures and names of reprise: shown even where payloads are hidden. The texts
 /// an application gave (`x-retry-reason`, `__dlq.errors.message`) are not among them.
-const OURS: [&str; 19] = [
+const OURS: [&str; 20] = [
     "RECONSUME_TIME",
     "MAX_RECONSUME_TIMES",
     "RETRY_TOPIC",
     "ORIGIN_MESSAGE_ID",
     "x-retry-attempt",
+    "x-retry-delivery",
     "x-retry-disposition",
     "x-retry-due-ms",
     "x-retry-first-failed-ms",

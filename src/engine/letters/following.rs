@@ -279,7 +279,7 @@ pub(super) fn letter_of(record: &RawRecord) -> Import {
         redrives: read.redrives,
         reconsume_times: read.reconsume_times,
         max_reconsume_times: read.max_reconsume_times,
-        handouts: read.reconsume_times,
+        handouts: read.delivery.unwrap_or(read.reconsume_times),
         first_failed: read.first_failed_ms.map(WallMs),
         last_failed,
         disposition: read.disposition.as_deref().and_then(Disposition::of_word),

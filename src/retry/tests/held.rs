@@ -46,7 +46,8 @@ fn an_exhausted_record_over_the_quota_is_held_uncharged() {
     assert_eq!((entry.reconsume_times, entry.reason.as_deref()), (1, Some("no stock")));
     assert_eq!((entry.due(), entry.expires, entry.is_settled()), (None, None, false));
     // A repeated nack changes nothing, also from another sidecar's topic.
-    let copied = Some(CopiedDelivery { first: order(1), failures: Some(1) });
+    let copied =
+        Some(CopiedDelivery { first: order(1), failures: Some(1), number: None, redrives: 0 });
     let unknown = fail_delivery(RetryPlace::in_stream(0, STREAM + 1, 0));
     for again in [last, sized(Nack { copied, ..unknown })] {
         rig.advance(1);

@@ -1,7 +1,7 @@
 //! Retries in the retry topic: commits acknowledge them, and a topic that is gone gives them back.
 
 use super::*;
-use crate::retry::{CopiedDelivery, Evidence, RetryState};
+use crate::retry::{Action, CopiedDelivery, Evidence, PayloadChange, RetryState};
 
 #[test]
 fn commits_acknowledge_earlier_deliveries_of_their_stream() {
@@ -30,7 +30,8 @@ fn an_explicit_failure_is_never_withdrawn_by_a_commit() {
 #[test]
 fn a_batch_of_nacks_fails_a_record_once() {
     let mut rig = Rig::new(Policy::default());
-    let copied = Some(CopiedDelivery { first: order(1), failures: Some(4) });
+    let copied =
+        Some(CopiedDelivery { first: order(1), failures: Some(4), number: None, redrives: 0 });
     let by_copy = Nack { copied, ..fail_delivery(RetryPlace::in_stream(0, STREAM, 900)) };
     let LedgerAnswer::Nacked(outcomes) = rig.nacks("shop", vec![fail(1), by_copy.clone()]) else {
         panic!("they are good")
@@ -40,6 +41,47 @@ fn a_batch_of_nacks_fails_a_record_once() {
     assert_eq!((outcomes[1], rig.only().reconsume_times), (NackOutcome::Nothing { id }, 1));
     rig.nack(by_copy).unwrap();
     assert_eq!(rig.only().reconsume_times, 5, "the next batch may");
+}
+
+/// A nack of a delivery that another sidecar released, by its headers.
+fn copied(number: u32, failures: u32, redrives: u32) -> Nack {
+    let (first, number) = (order(1), Some(number));
+    let copied = Some(CopiedDelivery { first, failures: Some(failures), number, redrives });
+    let elsewhere = RetryPlace::in_stream(0, STREAM + 9, 0);
+    Nack { copied, record_bytes: 9, ..fail_delivery(elsewhere) }
+}
+
+#[test]
+fn a_failure_of_a_redrive_elsewhere_returns_the_dead_letter() {
+    let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..Policy::default() });
+    let (place, entry) = rig.unread(1);
+    rig.nack(fail_delivery(place)).unwrap();
+    let dead = rig.only();
+    assert!(matches!(dead.state, RetryState::Dead { .. }));
+    assert_eq!(rig.nack(copied(1, 1, 0)), Ok(NackOutcome::Nothing { id: entry.id }), "known");
+    assert!(matches!(rig.nack(copied(2, 0, 1)), Ok(NackOutcome::Scheduled { .. })));
+    let returned = rig.only();
+    assert_eq!((returned.reconsume_times, returned.redrives, returned.handouts), (1, 1, 2));
+    let Some(Fact::Entry { payload, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!(*payload, PayloadChange::Begins(0), "the bytes that failed");
+    assert_eq!(rig.nack(copied(2, 0, 1)), Ok(NackOutcome::Nothing { id: entry.id }), "repeated");
+    assert_eq!(rig.nack(copied(1, 9, 0)), Ok(NackOutcome::Nothing { id: entry.id }), "older");
+    rig.advance(10_000);
+    assert_eq!(rig.release_one().1.handouts, 3);
+}
+
+#[test]
+fn a_delivery_before_a_redrive_here_counts_no_more() {
+    let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..Policy::default() });
+    let (place, entry) = rig.unread(1);
+    rig.nack(fail_delivery(place)).unwrap();
+    let (group, ids) = (shop(), vec![entry.id]);
+    rig.send(LedgerInput::Operate { group, action: Action::Redrive, ids });
+    rig.advance(0);
+    let (_, released) = rig.release_one();
+    assert_eq!((released.reconsume_times, released.handouts), (0, 2));
+    assert_eq!(rig.nack(copied(1, 1, 0)), Ok(NackOutcome::Nothing { id: entry.id }));
+    assert_eq!(rig.only(), released);
 }
 
 #[test]

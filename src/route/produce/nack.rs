@@ -159,7 +159,7 @@ fn nack(
 ) -> Result<NackRequest, InvalidNack> {
     let group = &pair.group;
     let (asked, headers) = read_nack(&record.headers)?;
-    let mut first = asked.first.filter(|_| !asked.by_reference);
+    let mut copied = asked.delivery.filter(|_| !asked.by_reference);
     let is_of_other = asked.group.as_ref().is_some_and(|of| of != group);
     let (named, place) = match asked.named {
         _ if is_of_other => (NackTarget::OtherGroup, None),
@@ -189,7 +189,7 @@ fn nack(
             let found = place.map(|place| back.get(group, &place)).transpose();
             match found.map_err(InvalidNack::Unread)?.flatten() {
                 Some(mut found) => {
-                    first = mark::first_origin(&found.headers);
+                    copied = mark::read_delivery(&found.headers);
                     found.headers = mark::strip(&found.headers);
                     (retry::Bytes::ReferenceOk, found.to_bytes())
                 }
@@ -205,11 +205,7 @@ fn nack(
     Ok(NackRequest {
         nack: Nack {
             named,
-            copied: first.map(|(first, failures)| CopiedDelivery {
-                first,
-                // By itself the ledger knows each delivery, and a replay begins anew.
-                failures: failures.filter(|_| router.upstream.is_some()),
-            }),
+            copied: copied.map(|copied| copied_delivery(router, copied)),
             want: RequestedDelay { level: asked.level, delay_ms: asked.delay_ms },
             max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,
@@ -221,6 +217,16 @@ fn nack(
         },
         record: stored,
     })
+}
+
+/// By itself the ledger knows each delivery, and a replay begins anew.
+fn copied_delivery(router: &Router, copied: mark::DeliveryHeaders) -> CopiedDelivery {
+    let mark::DeliveryHeaders { first, failures, number, redrives } = copied;
+    if router.upstream.is_some() {
+        CopiedDelivery { first, failures, number, redrives }
+    } else {
+        CopiedDelivery { first, failures: None, number: None, redrives: 0 }
+    }
 }
 
 /// The stored form of a record that a nack names without its bytes: the origin record, without our

@@ -88,7 +88,7 @@ impl Names {
             NackedRecord::Origin(origin) => of(origin),
             NackedRecord::None => None,
         };
-        let source = named.or_else(|| nack.first.as_ref().and_then(|(first, _)| of(first)));
+        let source = named.or_else(|| nack.delivery.as_ref().and_then(|copied| of(&copied.first)));
         let pair = self.templates.pair_of_nack(name, nack.group.as_ref(), source.as_ref());
         if let Some(pair) = pair {
             self.retry_topic(&pair);

@@ -2,8 +2,8 @@
 
 use crate::model::{GroupId, Origin};
 use crate::wire::mark::{
-    DISPOSITION, FIRST_FAILED, HISTORY, LAST_FAILED, MAX_RECONSUME_TIMES, ORIGIN_MESSAGE_ID,
-    REASON, REASON_BYTES_MAX, RECONSUME_TIME, REDRIVE_COUNT, RETRY_TOPIC, cut,
+    DELIVERY, DISPOSITION, FIRST_FAILED, HISTORY, LAST_FAILED, MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID, REASON, REASON_BYTES_MAX, RECONSUME_TIME, REDRIVE_COUNT, RETRY_TOPIC, cut,
 };
 
 /// Bound of the sidecar's headers of one record, names and values together.
@@ -20,6 +20,8 @@ pub struct MarkInput {
     pub origin: Option<Origin>,
     /// 1-based delivery attempt.
     pub attempt: u32,
+    /// Number of this delivery; on a dead letter that of the last one, or 0.
+    pub delivery: u32,
     /// Cause in one word: `rejected`, `max_attempts` or `explicit_dlq`.
     pub disposition: String,
     /// The application's reason, if it gave one.
@@ -92,6 +94,7 @@ fn required(mark: &MarkInput) -> Vec<(&'static str, String)> {
         headers.push((ORIGIN_MESSAGE_ID, origin.to_string()));
     }
     headers.push(("x-retry-attempt", mark.attempt.to_string()));
+    headers.push((DELIVERY, mark.delivery.to_string()));
     headers.push((DISPOSITION, mark.disposition.clone()));
     if let Some(due_ms) = mark.due_ms {
         headers.push(("x-retry-due-ms", due_ms.to_string()));
@@ -133,6 +136,7 @@ pub(super) mod tests {
             max_reconsume_times: 16,
             origin: Some("orders-3@812".parse().unwrap()),
             attempt: 17,
+            delivery: 16,
             disposition: "max_attempts".into(),
             reason: Some("stock is empty".into()),
             due_ms: None,

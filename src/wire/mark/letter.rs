@@ -4,8 +4,8 @@ use crate::model::Origin;
 use crate::wire::batch::Headers;
 use crate::wire::mark::request::text;
 use crate::wire::mark::{
-    DISPOSITION, FIRST_FAILED, HISTORY, HistoryItem, LAST_FAILED, MAX_RECONSUME_TIMES,
-    ORIGIN_MESSAGE_ID, REASON, RECONSUME_TIME, REDRIVE_COUNT,
+    DELIVERY, DISPOSITION, FIRST_FAILED, HISTORY, HistoryItem, LAST_FAILED, MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID, REASON, RECONSUME_TIME, REDRIVE_COUNT, RETRIES_MAX,
 };
 
 /// Most failures read from the history of one dead letter.
@@ -16,6 +16,8 @@ const HISTORY_MAX: usize = 64;
 pub struct LetterHeaders {
     pub origin: Option<Origin>,
     pub reconsume_times: u32,
+    /// Number of the last delivery.
+    pub delivery: Option<u32>,
     pub max_reconsume_times: u32,
     pub disposition: Option<String>,
     pub reason: Option<String>,
@@ -36,6 +38,7 @@ pub fn read_letter(headers: &Headers) -> LetterHeaders {
     LetterHeaders {
         origin: text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok()),
         reconsume_times: number(headers, RECONSUME_TIME).unwrap_or(0),
+        delivery: number(headers, DELIVERY).filter(|delivery| *delivery <= RETRIES_MAX),
         max_reconsume_times: number(headers, MAX_RECONSUME_TIMES).unwrap_or(0),
         disposition: text(headers, DISPOSITION),
         reason: text(headers, REASON),
@@ -68,6 +71,7 @@ mod tests {
         let expected = LetterHeaders {
             origin: written.origin,
             reconsume_times: 17,
+            delivery: Some(16),
             max_reconsume_times: 16,
             disposition: Some(written.disposition),
             reason: written.reason,

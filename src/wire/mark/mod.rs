@@ -13,7 +13,8 @@ pub use commit::{BadMark, CommitMark, is_mark, read_mark};
 pub use delay::{BadDelay, Deliver, read_delay, without_delay};
 pub use letter::{LetterHeaders, read_letter};
 pub use request::{
-    BadNackHeaders, NackHeaders, NackedRecord, REASON_BYTES_MAX, first_origin, read_nack,
+    BadNackHeaders, DeliveryHeaders, NackHeaders, NackedRecord, REASON_BYTES_MAX, read_delivery,
+    read_nack,
 };
 
 use crate::model::WallMs;
@@ -23,6 +24,9 @@ use crate::wire::batch::{Headers, RawRecord, TimestampType};
 pub const RECONSUME_TIME: &str = "RECONSUME_TIME";
 /// The limit in force, decimal (RocketMQ's name).
 pub const MAX_RECONSUME_TIMES: &str = "MAX_RECONSUME_TIMES";
+/// Number of the delivery among those of the record in its group, decimal. Neither a redrive nor
+/// another sidecar begins anew.
+pub const DELIVERY: &str = "x-retry-delivery";
 /// The origin topic (RocketMQ's name).
 pub const RETRY_TOPIC: &str = "RETRY_TOPIC";
 /// `<topic>-<partition>@<offset>` of the origin (RocketMQ's name).

@@ -2,7 +2,10 @@
 
 use crate::model::{GroupId, Origin};
 use crate::wire::batch::Headers;
-use crate::wire::mark::{ORIGIN_MESSAGE_ID, REASON, RECONSUME_TIME, RETRIES_MAX, cut, read_limit};
+use crate::wire::mark::{
+    DELIVERY, ORIGIN_MESSAGE_ID, REASON, RECONSUME_TIME, REDRIVE_COUNT, RETRIES_MAX, cut,
+    read_limit,
+};
 
 /// The longest reason kept, in bytes; longer ones are cut.
 pub const REASON_BYTES_MAX: usize = 1024;
@@ -27,8 +30,8 @@ pub enum NackedRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NackHeaders {
     pub named: NackedRecord,
-    /// The first origin of a retry and the failures before it, from the copied headers.
-    pub first: Option<(Origin, Option<u32>)>,
+    /// The delivery, from the copied headers of its record.
+    pub delivery: Option<DeliveryHeaders>,
     /// 0 none, > 0 exactly that level, < 0 dead letter now.
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
@@ -117,7 +120,7 @@ pub fn read_nack(headers: &Headers) -> Result<(NackHeaders, Headers), BadNackHea
     }
     let request = NackHeaders {
         named,
-        first: first_origin(headers),
+        delivery: read_delivery(headers),
         level,
         delay_ms,
         max_reconsume_times,
@@ -128,12 +131,31 @@ pub fn read_nack(headers: &Headers) -> Result<(NackHeaders, Headers), BadNackHea
     Ok((request, super::strip(headers)))
 }
 
-/// The first origin of a delivery and the failures before it. An application may send any text by
-/// those names.
-pub fn first_origin(headers: &Headers) -> Option<(Origin, Option<u32>)> {
-    let origin = text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok())?;
-    let failures = text(headers, RECONSUME_TIME).and_then(|text| text.parse().ok());
-    Some((origin, failures.filter(|failures| *failures <= RETRIES_MAX)))
+/// A delivery by the headers of its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryHeaders {
+    pub first: Origin,
+    /// Failures before it.
+    pub failures: Option<u32>,
+    /// Number among the deliveries of the record.
+    pub number: Option<u32>,
+    /// Redrives before it.
+    pub redrives: u32,
+}
+
+/// Reads the headers of a delivery, as far as they can be read: an application may send any text by
+/// those names. `None`: they name no origin.
+pub fn read_delivery(headers: &Headers) -> Option<DeliveryHeaders> {
+    let number = |name| {
+        let number = text(headers, name).and_then(|text| text.parse().ok());
+        number.filter(|number| *number <= RETRIES_MAX)
+    };
+    Some(DeliveryHeaders {
+        first: text(headers, ORIGIN_MESSAGE_ID).and_then(|text| text.parse().ok())?,
+        failures: number(RECONSUME_TIME),
+        number: number(DELIVERY),
+        redrives: number(REDRIVE_COUNT).unwrap_or(0),
+    })
 }
 
 /// The last header of that name as text; null reads as empty, invalid UTF-8 as replacement

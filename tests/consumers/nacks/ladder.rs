@@ -86,6 +86,7 @@ fn a_redelivery_keeps_all_bytes_and_appends_its_headers() {
         "RETRY_TOPIC",
         "ORIGIN_MESSAGE_ID",
         "x-retry-attempt",
+        "x-retry-delivery",
         "x-retry-disposition",
         "x-retry-due-ms",
         "x-retry-first-failed-ms",
@@ -168,7 +169,7 @@ fn a_dead_letter_says_everything_that_happened() {
     assert_eq!(words, ["rejected", "rejected", "max_attempts"]);
     assert!(history.starts_with(&first.to_string()) && history.contains(&last.to_string()));
     let of_the_copy = usize::from(in_front());
-    assert_eq!(got.headers.len(), 5 + 17 + of_the_copy, "and nothing else: {:?}", names(&got, 5));
+    assert_eq!(got.headers.len(), 5 + 18 + of_the_copy, "and nothing else: {:?}", names(&got, 5));
 }
 
 /// Sends a nack with these headers. Returns the retry as the admin port lists it.

@@ -117,7 +117,12 @@ fn retries_that_may_not_be_written_are_blocked() {
 fn a_nack_before_the_release_is_noted_waits_for_it() {
     let delivery = NackTarget::Delivery(RetryPlace::in_stream(0, 0, 7));
     let origin = Origin { topic: "orders".into(), partition: 0, offset: 0 };
-    let copied = Some(CopiedDelivery { first: origin.clone(), failures: Some(1) });
+    let copied = Some(CopiedDelivery {
+        first: origin.clone(),
+        failures: Some(1),
+        number: None,
+        redrives: 0,
+    });
     let by_copy = (NackTarget::Delivery(RetryPlace::in_stream(9, 0, 7)), copied);
     for (named, copied) in [(delivery, None), (NackTarget::Origin(origin), None), by_copy] {
         let mut house = with_due(1);

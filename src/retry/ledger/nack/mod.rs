@@ -81,11 +81,13 @@ impl<S: Entries> Ledger<S> {
                     let found = self.named_by_origin(group, evidence, (&copied.first, None));
                     match (copied.failures, found) {
                         (Some(failures), (_, Some(mut entry))) => {
-                            // The last failure of a held entry is known, and not counted yet.
-                            let is_held = matches!(entry.state, RetryState::Blocked { .. });
-                            let is_last = failures >= entry.reconsume_times && !is_held;
-                            // Another sidecar has counted those above.
-                            entry.reconsume_times = entry.reconsume_times.max(failures);
+                            let is_last = match copied.number {
+                                Some(number) => number >= entry.newest_delivery(),
+                                // The last failure of an ended entry is known, also of a held one
+                                // that has not counted it yet.
+                                None => failures >= entry.reconsume_times && !entry.has_ended(),
+                            };
+                            entry.catch_up(copied);
                             (NamedBy::Copied { is_last }, Some(entry))
                         }
                         (_, found) => found,
@@ -100,7 +102,9 @@ impl<S: Entries> Ledger<S> {
         let seen = entry.as_ref().map_or(RecordState::None, |entry| self.seen(entry));
         match judge(named, seen) {
             NackVerdict::Refuse => Err(BadNack::NotRemembered),
-            NackVerdict::Begin | NackVerdict::Redrive if nack.bytes == Bytes::ReferenceGone => {
+            NackVerdict::Begin | NackVerdict::Redrive | NackVerdict::Return
+                if nack.bytes == Bytes::ReferenceGone =>
+            {
                 Err(BadNack::BytesGone)
             }
             verdict => Ok((verdict, entry)),
@@ -169,6 +173,10 @@ impl<S: Entries> Ledger<S> {
                 let bytes = self.store.record_bytes(entry.id);
                 (self.charge(entry, nack, bytes), PayloadChange::Keeps, bytes)
             }
+            (NackVerdict::Return, Some(entry)) => {
+                let bytes = nack.record_bytes;
+                (self.charge(entry, nack, bytes), PayloadChange::Begins(index), bytes)
+            }
             (NackVerdict::Confirm, Some(entry)) => {
                 let bytes = self.store.record_bytes(entry.id);
                 (self.confirm(entry, nack, bytes), PayloadChange::Keeps, bytes)
@@ -223,9 +231,10 @@ impl<S: Entries> Ledger<S> {
         let unborn = RetryState::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, origin, unborn);
         entry.carry(&nack.carried);
-        // Another sidecar has counted these.
-        if let Some(failures) = nack.copied.as_ref().and_then(|copied| copied.failures) {
-            entry.reconsume_times = entry.reconsume_times.max(failures);
+        if let Some(copied) = &nack.copied {
+            let carried = entry.reconsume_times;
+            entry.catch_up(copied);
+            entry.reconsume_times = entry.reconsume_times.max(carried);
         }
         if nack.named == NackTarget::Nothing {
             entry.produced_for.clone_from(&nack.produced_for);

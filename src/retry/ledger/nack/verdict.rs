@@ -11,7 +11,7 @@ pub enum NameKind {
     UnknownDelivery,
     /// Such an offset, whose copied headers name the record.
     Copied {
-        /// The headers count all failures of the entry, or more.
+        /// The ledger has no newer delivery.
         is_last: bool,
     },
     /// The record's origin.
@@ -62,6 +62,8 @@ pub enum NackVerdict {
     Confirm,
     /// Redrives the dead letter: its failures begin at 0.
     Redrive,
+    /// One more failure of a record that was final here, and that another sidecar released again.
+    Return,
     /// Accepted without effect: the failure is known.
     Acknowledge,
     /// Refused: too late to be charged.
@@ -71,7 +73,7 @@ pub enum NackVerdict {
 /// The verdict of one nack. First deliveries and retries use the same table.
 #[expect(clippy::match_same_arms, reason = "the arms are the table's rows, in its order")]
 pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
-    use NackVerdict::{Acknowledge, Begin, Charge, Confirm, Redrive, Refuse};
+    use NackVerdict::{Acknowledge, Begin, Charge, Confirm, Redrive, Refuse, Return};
     match (named, seen) {
         // copied headers | the newest delivery: not noted, come twice, or by another sidecar |
         // charge
@@ -82,6 +84,12 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
             | RecordState::CommittedLately
             | RecordState::CommittedLongAgo,
         ) => Charge,
+        // copied headers | the newest delivery, of a record that is final here: another sidecar
+        // has sent it back | charge, with the bytes of the nack
+        (
+            NameKind::Copied { is_last: true },
+            RecordState::Dead | RecordState::DeadLongAgo | RecordState::Discarded,
+        ) => Return,
         // copied headers | none | a delivery by another sidecar
         (NameKind::Copied { .. }, RecordState::None) => Begin,
         // copied headers | anything else | acknowledge, charge nothing
@@ -146,13 +154,14 @@ mod tests {
     fn the_table_has_one_answer_for_every_case() {
         use NackVerdict::{
             Acknowledge as A, Begin as B, Charge as C, Confirm as F, Redrive as D, Refuse as R,
+            Return as T,
         };
         // none waiting unread lately long-ago dead dead-long discarded inferred
         let table = [
             (NameKind::CurrentDelivery, [R, A, C, C, R, A, A, A, R]),
             (NameKind::OlderDelivery, [R, A, A, A, A, A, A, A, R]),
             (NameKind::UnknownDelivery, [R, R, R, R, R, R, R, R, R]),
-            (NameKind::Copied { is_last: true }, [B, C, C, C, C, A, A, A, A]),
+            (NameKind::Copied { is_last: true }, [B, C, C, C, C, T, T, T, A]),
             (NameKind::Copied { is_last: false }, [B, A, A, A, A, A, A, A, A]),
             (NameKind::Origin { commit_past: false }, [B, A, A, A, A, A, A, A, F]),
             (NameKind::Origin { commit_past: true }, [B, A, C, A, A, A, D, A, F]),
