@@ -8,7 +8,7 @@ use reprise::model::{GroupId, Origin, RetryPlace, TopicName};
 use reprise::retry::RequestedDelay;
 
 use crate::imported::Arrival;
-use crate::release::RetryTopic;
+use crate::release::GroupTopics;
 
 pub const CONSUME_TIMEOUT_MS: i64 = 30_000;
 pub const BATCHES_KEPT: usize = 5;
@@ -111,8 +111,8 @@ pub struct Model {
     pub looks: BTreeMap<GroupId, i64>,
     /// Number of withheld records, and of those that became dead letters.
     pub held: (u32, u32),
-    /// The retry topic of each group. A crash forgets their state.
-    pub topics: BTreeMap<GroupId, RetryTopic>,
+    /// The retry topics of each group. A crash forgets their state.
+    pub topics: BTreeMap<GroupId, GroupTopics>,
 }
 
 /// Prefix of groups that keep no dead letters.
@@ -208,7 +208,7 @@ impl Model {
             };
             [due, record.expires]
         });
-        let pauses = self.topics.values().flat_map(RetryTopic::deadlines);
+        let pauses = self.topics.values().flat_map(GroupTopics::deadlines);
         let times = times.flatten().chain(self.looks.values().copied()).chain(pauses);
         times.filter(|at| *at > self.now).min()
     }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use reprise::engine::ReleaseOutcome;
-use reprise::model::{GroupId, Origin, RetryPartition, RetryPlace};
+use reprise::model::{GroupId, Origin, RetryPair, RetryPartition, TopicName};
 
-use crate::model::{Model, ModelState, Nack, NackTarget, memory_ends};
+use crate::model::{Model, ModelState, Nack, NackTarget, Record, memory_ends};
 
 pub const PARTITIONS: u16 = 2;
 /// Time after a Fetch for which a topic has a reader.
@@ -15,18 +15,35 @@ const READ_MS: i64 = 60_000;
 const LATER_MS: i64 = 1_000;
 const REFUSED_MS: i64 = 30_000;
 
-/// A retry topic since the start of the engine.
+/// The retry topics of a group since the start of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RetryTopic {
-    pub stream: u32,
-    partitions: BTreeMap<u16, Partition>,
-    /// Retries on their way into the topic, with the stream that it has for them.
-    sent: BTreeMap<u64, u32>,
-    /// Time of the last Fetch by a reader that has not left.
-    pub read: Option<i64>,
+pub struct GroupTopics {
+    /// In the order in which they were served last.
+    topics: Vec<RetryTopic>,
+    /// Retries on their way into a topic, with their partition there.
+    sent: BTreeMap<u64, RetryPartition>,
+    /// Times of the last Fetch by a reader that has not left.
+    read: BTreeMap<Source, i64>,
     paused_until: i64,
     /// Refused retries, and the end of their pause.
     refused: BTreeMap<u64, i64>,
+}
+
+/// The topic whose retries a retry topic has; `None`: it is that of the whole group.
+pub type Source = Option<TopicName>;
+
+impl Record {
+    /// The topic of the record as produced.
+    fn source(&self) -> Source {
+        self.origin.as_ref().map(|origin| origin.topic.clone())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RetryTopic {
+    source: Source,
+    stream: u32,
+    partitions: BTreeMap<u16, Partition>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,55 +58,111 @@ struct Partition {
     committed: i64,
 }
 
-impl RetryTopic {
+impl GroupTopics {
     /// The ends of pauses.
     pub fn deadlines(&self) -> impl Iterator<Item = i64> {
         self.refused.values().copied().chain([self.paused_until])
     }
+
+    pub fn is_read(&mut self, source: &Source, now: i64) {
+        self.read.insert(source.clone(), now);
+    }
+
+    pub fn no_reader(&mut self) {
+        self.read.clear();
+    }
+
+    fn has_reader(&self, source: &Source, now: i64) -> bool {
+        self.read.get(source).is_some_and(|at| now - at < READ_MS)
+    }
+
+    /// The topic that the retries of `source` enter: one of their own that is read, or else that of
+    /// the group. A retry without a source enters any.
+    fn topic_for(&self, source: &Source, now: i64) -> Option<&RetryTopic> {
+        let read = || self.topics.iter().filter(|topic| self.has_reader(&topic.source, now));
+        let of = |source: &Source| read().find(|topic| topic.source == *source);
+        of(source).or_else(|| of(&None)).or_else(|| read().find(|_| source.is_none()))
+    }
+
+    fn partition(&mut self, of: RetryPartition) -> Option<&mut Partition> {
+        let mut topics = self.topics.iter_mut();
+        let is_it = |topic: &&mut RetryTopic| {
+            topic.stream == of.stream && topic.source.is_some() == of.by_topic
+        };
+        topics.find(is_it)?.partitions.get_mut(&of.index)
+    }
 }
 
 impl Model {
-    pub fn topic(&mut self, group: &GroupId) -> &mut RetryTopic {
-        self.topics.get_mut(group).unwrap()
+    pub fn topics_of(&mut self, group: &GroupId) -> &mut GroupTopics {
+        self.topics.entry(group.clone()).or_default()
     }
 
     /// The topic has this stream now. Retries released to another one are due again.
-    pub fn serve(&mut self, group: &GroupId, stream: u32) {
-        let topic = self.topics.entry(group.clone()).or_default();
-        if topic.stream != stream {
-            topic.stream = stream;
-            topic.partitions = (0..PARTITIONS).map(|of| (of, Partition::default())).collect();
+    pub fn serve(&mut self, pair: &RetryPair, stream: u32) {
+        let of_group = self.topics_of(&pair.group);
+        let topics = &mut of_group.topics;
+        let known = topics.iter().position(|topic| topic.source == pair.source);
+        let known = known.map(|at| topics.swap_remove(at)).filter(|topic| topic.stream == stream);
+        let partitions = || (0..PARTITIONS).map(|of| (of, Partition::default())).collect();
+        let source = pair.source.clone();
+        let topic =
+            known.unwrap_or_else(|| RetryTopic { source, stream, partitions: partitions() });
+        topics.push(topic);
+        self.give_back(pair, Some(stream));
+    }
+
+    /// The topic is deleted.
+    pub fn lose(&mut self, pair: &RetryPair) {
+        let of_group = self.topics_of(&pair.group);
+        of_group.topics.retain(|topic| topic.source != pair.source);
+        if of_group.topics.is_empty() {
+            let read = std::mem::take(&mut of_group.read);
+            *of_group = GroupTopics { read, ..GroupTopics::default() };
         }
-        for record in self.records.values_mut().filter(|record| record.group == *group) {
+        self.give_back(pair, None);
+    }
+
+    /// Retries of the pair that were released to another topic than this one are due again.
+    fn give_back(&mut self, pair: &RetryPair, stream: Option<u32>) {
+        let of_group = self.records.values_mut().filter(|record| record.group == pair.group);
+        for record in of_group {
             if let ModelState::Released(place, _) = record.stands
-                && place.partition.stream != stream
+                && place.partition.by_topic == pair.source.is_some()
+                && (pair.source.is_none() || record.source() == pair.source)
+                && Some(place.partition.stream) != stream
             {
                 record.stands = ModelState::Waiting { due: self.now, delay_ms: 0, level: None };
             }
         }
     }
 
-    /// The topic is deleted.
-    pub fn lose(&mut self, group: &GroupId) {
-        let topic = self.topic(group);
-        *topic = RetryTopic { read: topic.read, ..RetryTopic::default() };
-        self.serve(group, 0);
-    }
-
-    /// The retries of a group that are handed over now, in order.
-    pub fn releasable(&self, group: &GroupId) -> Vec<u64> {
-        let topic = &self.topics[group];
-        let is_read = topic.read.is_some_and(|at| self.now - at < READ_MS);
-        if !is_read || self.now < topic.paused_until {
+    /// The retries of a group that may be handed over now, in order, each with the retry topic that
+    /// it enters.
+    pub fn releasable(&self, group: &GroupId) -> Vec<(u64, Source)> {
+        let Some(topics) = self.topics.get(group) else { return Vec::new() };
+        if self.now < topics.paused_until {
             return Vec::new();
         }
         let is_free = |of: &&Partition| !of.is_sending && of.not_before <= self.now;
-        let free = topic.partitions.values().filter(is_free);
-        let room = free.map(|of| if of.alone > 0 { 1 } else { usize::MAX });
-        let room = room.fold(0, usize::saturating_add);
-        let rests = |id: &u64| topic.refused.get(id).is_some_and(|until| self.now < *until);
+        let room = |topic: &RetryTopic| {
+            let free = topic.partitions.values().filter(is_free);
+            let room = free.map(|of| if of.alone > 0 { 1 } else { usize::MAX });
+            room.fold(0, usize::saturating_add)
+        };
+        let mut rooms: BTreeMap<Source, usize> =
+            topics.topics.iter().map(|topic| (topic.source.clone(), room(topic))).collect();
+        let rests = |id: &u64| topics.refused.get(id).is_some_and(|until| self.now < *until);
         let due = self.due(group).into_iter().map(|(_, id)| id);
-        due.filter(|id| !topic.sent.contains_key(id) && !rests(id)).take(room).collect()
+        let may_leave = due.filter(|id| !topics.sent.contains_key(id) && !rests(id));
+        let enters = may_leave.filter_map(|id| {
+            let source = self.records[&id].source();
+            let topic = topics.topic_for(&source, self.now)?.source.clone();
+            let room = rooms.get_mut(&topic).filter(|room| **room > 0)?;
+            *room -= usize::from(*room < usize::MAX);
+            Some((id, topic))
+        });
+        enters.collect()
     }
 
     /// The number of failures and the value of a retry in the topic.
@@ -98,10 +171,10 @@ impl Model {
         (record.count, &record.text)
     }
 
-    pub fn hand_over(&mut self, group: &GroupId, partition: u16, ids: &[u64]) {
-        let topic = self.topic(group);
-        topic.sent.extend(ids.iter().map(|id| (*id, topic.stream)));
-        let of = topic.partitions.get_mut(&partition).unwrap();
+    pub fn hand_over(&mut self, group: &GroupId, partition: RetryPartition, ids: &[u64]) {
+        let topics = self.topics_of(group);
+        topics.sent.extend(ids.iter().map(|id| (*id, partition)));
+        let of = topics.partition(partition).unwrap();
         assert!(!of.is_sending, "a partition has one batch on its way");
         assert!(of.alone == 0 || ids.len() == 1, "a refused batch is sent one by one");
         of.is_sending = true;
@@ -109,53 +182,52 @@ impl Model {
 
     /// Whether nacks wait for the end of a batch: one names a retry that the topic may have.
     pub fn waits(&self, group: &GroupId, nacks: &[Nack]) -> bool {
-        let topic = &self.topics[group];
+        let mut topics = self.topics[group].clone();
+        if topics.sent.is_empty() {
+            return false;
+        }
+        let sent = topics.sent.clone();
         let leaves = |origin: &Origin| {
-            self.of_origin(group, origin).is_some_and(|id| topic.sent.contains_key(&id))
+            self.of_origin(group, origin).is_some_and(|id| sent.contains_key(&id))
         };
-        let is_sent = |nack: &Nack| match &nack.named {
+        nacks.iter().any(|nack| match &nack.named {
             NackTarget::Nothing => false,
             NackTarget::Delivery(place, copied) => {
-                let of = topic.partitions.get(&place.partition.index);
-                let is_ours = place.partition.stream == topic.stream;
-                of.is_some_and(|of| is_ours && of.is_sending && of.end <= place.offset)
+                let of = topics.partition(place.partition);
+                of.is_some_and(|of| of.is_sending && of.end <= place.offset)
                     || copied.as_ref().is_some_and(|(origin, _)| leaves(origin))
             }
             NackTarget::Origin(origin) => leaves(origin),
-        };
-        !topic.sent.is_empty() && nacks.iter().any(is_sent)
+        })
     }
 
     /// A batch has ended. Returns the commit that was waiting for its retries.
     pub fn release_ended(
         &mut self,
         group: &GroupId,
-        (stream, partition): (u32, u16),
+        partition: RetryPartition,
         ids: &[u64],
         outcome: &ReleaseOutcome,
     ) -> Option<i64> {
         let now = self.now;
-        let topic = self.topics.get_mut(group).unwrap();
-        topic.sent.retain(|id, of| !ids.contains(id) || *of != stream);
-        if topic.stream != stream {
-            return None;
-        }
-        let of = topic.partitions.get_mut(&partition).unwrap();
+        let topics = self.topics.get_mut(group).unwrap();
+        topics.sent.retain(|id, of| !ids.contains(id) || *of != partition);
+        let of = topics.partition(partition)?;
         of.is_sending = false;
         of.alone = of.alone.saturating_sub(ids.len());
         let base = match (outcome, ids) {
             (ReleaseOutcome::Written { base }, _) => *base,
             (ReleaseOutcome::Later, _) => {
-                topic.paused_until = now + LATER_MS;
+                topics.paused_until = now + LATER_MS;
                 return None;
             }
             (ReleaseOutcome::Denied(_), _) => {
                 of.not_before = now + REFUSED_MS;
-                topic.refused.extend(ids.iter().map(|id| (*id, now + REFUSED_MS)));
+                topics.refused.extend(ids.iter().map(|id| (*id, now + REFUSED_MS)));
                 return None;
             }
             (ReleaseOutcome::Refused(_), [id]) => {
-                topic.refused.insert(*id, now + REFUSED_MS);
+                topics.refused.insert(*id, now + REFUSED_MS);
                 return None;
             }
             (ReleaseOutcome::Refused(_), _) => {
@@ -164,28 +236,27 @@ impl Model {
             }
         };
         of.end = base + i64::try_from(ids.len()).unwrap();
+        let committed = of.committed;
         for (offset, id) in (base..).zip(ids) {
-            topic.refused.remove(id);
+            topics.refused.remove(id);
             let Some(record) = self.records.get_mut(id) else { continue };
             if let ModelState::Waiting { .. } = record.stands {
-                let place = RetryPlace::in_stream(partition, stream, offset);
+                let place = partition.at(offset);
                 record.stands = ModelState::Released(place, now);
                 record.places.push(place);
                 record.handouts += 1;
                 record.expires = None;
             }
         }
-        Some(of.committed).filter(|committed| *committed > base)
+        Some(committed).filter(|committed| *committed > base)
     }
 
-    /// The group has committed an offset of its retry topic: the retries below are acknowledged.
-    pub fn retry_commit(&mut self, group: &GroupId, partition: u16, offset: i64) {
-        let topic = self.topic(group);
-        topic.partitions.get_mut(&partition).unwrap().committed = offset;
-        let stream = topic.stream;
+    /// The group has committed an offset of a retry topic: the retries below it are acknowledged.
+    pub fn retry_commit(&mut self, group: &GroupId, partition: RetryPartition, offset: i64) {
+        self.topics_of(group).partition(partition).unwrap().committed = offset;
         for record in self.records.values_mut().filter(|record| record.group == *group) {
             if let ModelState::Released(place, _) = record.stands
-                && place.partition == (RetryPartition { stream, index: partition, by_topic: false })
+                && place.partition == partition
                 && place.offset < offset
             {
                 record.stands = ModelState::Committed(self.now);

@@ -9,6 +9,7 @@ use reprise::engine::{NackBatch, NackRequest, ProducerSequence, ReleaseOutcome};
 use reprise::model::{GroupId, Origin, RetryPair, RetryPlace, TopicName, WallMs};
 use reprise::retry::{self, CopiedDelivery, Reporter, RequestedDelay};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
+use reprise::wire::names::Templates;
 
 use crate::imported::{self, Letter};
 use crate::model::{ModelAnswer, Nack, NackTarget, Rules};
@@ -19,6 +20,8 @@ use crate::writer::{Delivery, Postponed};
 pub const GROUPS: [&str; 3] = ["shop", "bound-shop", "drops-shop"];
 const TOPICS: [&str; 2] = ["orders", "bills"];
 const OFFSETS: i64 = 6;
+/// The groups whose topics each have a retry topic, beside that of the group.
+const DIVIDED: [&str; 2] = ["shop", "drops-shop"];
 /// The longest time that passes in one event.
 const HOUR_MS: i64 = 3_600_000;
 
@@ -61,6 +64,16 @@ pub struct Script {
     nacks: u32,
     /// Number of dead letters that the other sidecar has produced.
     letters: u64,
+}
+
+/// The retry topics of a group.
+pub fn pairs(group: &GroupId) -> Vec<RetryPair> {
+    let of = |topic| RetryPair { group: group.clone(), source: Some(TopicName::new(topic)) };
+    let mut pairs = vec![RetryPair::of_group(group)];
+    if DIVIDED.contains(&group.as_str()) {
+        pairs.extend(TOPICS.map(of));
+    }
+    pairs
 }
 
 fn rules(rng: &mut Rng) -> Rules {
@@ -153,7 +166,10 @@ impl Script {
             48..=55 => self.retry_commit(&group)?,
             56..=63 => self.origin_commit(&group)?,
             64 => self.no_reader(&group),
-            65 => self.world.recreate(&group)?,
+            65 => {
+                let pair = self.pair(&group);
+                self.world.recreate(&pair)?;
+            }
             66..=67 => self.reload()?,
             68..=70 => self.import(&group)?,
             71..=79 => self.pass()?,
@@ -259,21 +275,33 @@ impl Script {
             let place = RetryPlace::in_stream(self.rng.u16(..4), 1, 900_000);
             return Some((place, self.rng.bool().then(|| (self.origin(), 1))));
         }
-        let deliveries = &self.world.logs[group].deliveries;
+        let pair = self.pair(group);
+        let deliveries = &self.world.logs[&pair].deliveries;
         let last = if self.rng.u8(..4) == 0 { deliveries.len() } else { 6 };
         let back = self.rng.usize(..last.max(1));
         deliveries.iter().rev().nth(back).cloned()
     }
 
-    /// A Fetch of the group's retry topic.
+    /// A retry topic of the group.
+    fn pair(&mut self, group: &GroupId) -> RetryPair {
+        let mut pairs = pairs(group);
+        pairs.swap_remove(self.rng.usize(..pairs.len()))
+    }
+
+    /// A Fetch of some retry topics of the group.
     fn read(&mut self, group: &GroupId) -> Result<(), Cut> {
-        self.world.model.topic(group).read = Some(self.world.model.now);
-        self.world.engine().reads_retries(&RetryPair::of_group(group), self.world.clock.now().mono);
+        let now = self.world.model.now;
+        for pair in pairs(group) {
+            if self.rng.u8(..4) > 0 {
+                self.world.model.topics_of(group).is_read(&pair.source, now);
+                self.world.engine().reads_retries(&pair, self.world.clock.now().mono);
+            }
+        }
         self.world.tell()
     }
 
     fn no_reader(&mut self, group: &GroupId) {
-        self.world.model.topic(group).read = None;
+        self.world.model.topics_of(group).no_reader();
         self.world.engine().no_retry_reader(group, &std::collections::BTreeSet::new());
     }
 
@@ -298,20 +326,22 @@ impl Script {
         }
     }
 
-    /// The cluster stores the group's commit of its retry topic before the engine learns of it.
+    /// The cluster stores the group's commit of a retry topic before the engine learns of it.
     fn retry_commit(&mut self, group: &GroupId) -> Result<(), Cut> {
-        let partition = self.rng.u16(..PARTITIONS);
-        let log = self.world.logs.get_mut(group).unwrap();
-        let (end, committed) = &mut log.partitions[usize::from(partition)];
+        let (pair, index) = (self.pair(group), self.rng.u16(..PARTITIONS));
+        let log = self.world.logs.get_mut(&pair).unwrap();
+        let partition = pair.partition(log.stream, index);
+        let (end, committed) = &mut log.partitions[usize::from(index)];
         let offset = match self.rng.u8(..4) {
             0 => self.rng.i64(0..=*end),
             _ => (*end - self.rng.i64(0..3)).max(0),
         };
         *committed = offset;
-        self.world.model.topic(group).read = Some(self.world.model.now);
+        let now = self.world.model.now;
+        self.world.model.topics_of(group).is_read(&pair.source, now);
         self.world.model.retry_commit(group, partition, offset);
-        let name = TopicName::new(&format!("reprise.retry.{group}"));
-        self.commit(group, (name, i32::from(partition), offset))
+        let name = Templates::default().retry_topic(&pair);
+        self.commit(group, (name, i32::from(index), offset))
     }
 
     fn origin_commit(&mut self, group: &GroupId) -> Result<(), Cut> {

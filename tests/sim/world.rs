@@ -17,7 +17,7 @@ use bytes::Bytes;
 use reprise::clock::{Clock, Hand};
 use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackReply, Replay};
 use reprise::journal::{Disk, Journal, JournalOptions, StepResult, Writer};
-use reprise::model::{EntryId, GroupId, WallMs};
+use reprise::model::{EntryId, GroupId, RetryPair, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{Entry, LevelTable, NackOutcome, Policies, Policy};
 use reprise::wire::batch::RawRecord;
@@ -28,8 +28,14 @@ use crate::mem_disk::MemDisk;
 use crate::model::{
     BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, Rules, is_pending,
 };
-use crate::script::GROUPS;
+use crate::script::{GROUPS, pairs};
 use crate::writer::{Postponed, RetryLog, SentBatch};
+
+/// Steps in which a pass goes through all due retries: a slice ends at each run of those without a
+/// reader.
+const SLICES: usize = 8;
+/// Numbers of the topics by one name.
+const STREAMS: usize = 1_000;
 
 /// A pending request.
 pub type PendingRequest = Pin<Box<dyn Future<Output = Result<ModelAnswer, EngineError>>>>;
@@ -45,8 +51,8 @@ pub struct World {
     since_flush: Vec<Model>,
     asked: Vec<(PendingRequest, ModelAnswer)>,
     pub postponed: Vec<Postponed>,
-    /// The retry topic of each group.
-    pub logs: BTreeMap<GroupId, RetryLog>,
+    /// The retry topics of all groups.
+    pub logs: BTreeMap<RetryPair, RetryLog>,
     /// The batches on their way into them.
     pub sent: Vec<SentBatch>,
     pub running: Option<Running>,
@@ -101,14 +107,15 @@ impl World {
         let now = 1_700_000_000_000;
         let model = Model::new(now, rules);
         let (clock, hand) = Clock::told(WallMs(now));
-        let log = |group| (GroupId::new(group), RetryLog::new(1, Vec::new()));
+        let pairs = GROUPS.iter().flat_map(|group| pairs(&GroupId::new(group)));
+        let log = |(first, pair)| (pair, RetryLog::new(first, Vec::new()));
         let mut world = Self {
             disk: MemDisk::new(seed),
             since_flush: vec![model.clone()],
             model,
             asked: Vec::new(),
             postponed: Vec::new(),
-            logs: GROUPS.map(log).into(),
+            logs: (1..).step_by(STREAMS).zip(pairs).map(log).collect(),
             sent: Vec::new(),
             running: None,
             cut_at: None,
@@ -197,7 +204,9 @@ impl World {
 
     /// Steps the engine after an event.
     pub fn tell(&mut self) -> Result<(), Cut> {
-        self.running.as_mut().unwrap().driver.step();
+        for _ in 0..SLICES {
+            self.running.as_mut().unwrap().driver.step();
+        }
         self.in_question();
         self.take_handed_over()
     }
@@ -296,8 +305,8 @@ impl World {
         self.flush()?;
         self.pass(0)?;
         self.flush()?;
-        for group in GROUPS {
-            self.serve(&GroupId::new(group))?;
+        for pair in self.logs.keys().cloned().collect::<Vec<_>>() {
+            self.serve(&pair)?;
         }
         self.flush()?;
         self.read_everything()

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use reprise::engine::{ReleaseBatch, ReleaseOutcome, RetryPartitionLog};
+use reprise::engine::{ReleaseBatch, ReleaseOutcome, ReleaseTarget, RetryPartitionLog};
 use reprise::journal::StreamId;
-use reprise::model::{GroupId, Origin, RetryPair, RetryPlace};
+use reprise::model::{GroupId, Origin, RetryPair, RetryPartition, RetryPlace};
 use reprise::wire::batch::RawRecord;
 
 use crate::model::Nack;
-use crate::release::PARTITIONS;
+use crate::release::{PARTITIONS, Source};
 use crate::world::{self, Cut, PendingRequest, World};
 
-/// The retry topic of a group. No crash of the engine changes it.
+/// A retry topic. No crash of the engine changes it.
 #[derive(Debug)]
 pub struct RetryLog {
+    /// Number of the topic: another one for each pair of a group, and for each topic by one name.
     pub stream: u32,
     /// The end of each partition, and the group's committed offset.
     pub partitions: Vec<(i64, i64)>,
@@ -30,8 +31,6 @@ pub type Delivery = (RetryPlace, Option<(Origin, u32)>);
 pub struct SentBatch {
     pub batch: ReleaseBatch,
     ids: Vec<u64>,
-    /// The stream of the topic at that time.
-    stream: u32,
     /// The offset of the first record, once they are written.
     pub base: Option<i64>,
 }
@@ -58,36 +57,34 @@ fn redelivery(record: &RawRecord) -> (u32, String) {
 }
 
 impl World {
-    /// Tells the engine of the retry topic of a group.
-    pub fn serve(&mut self, group: &GroupId) -> Result<(), Cut> {
-        let RetryLog { stream, partitions, .. } = &self.logs[group];
+    /// Tells the engine of a retry topic.
+    pub fn serve(&mut self, pair: &RetryPair) -> Result<(), Cut> {
+        let RetryLog { stream, partitions, .. } = &self.logs[pair];
         let (stream, partitions) = (*stream, partitions.clone());
-        self.model.serve(group, stream);
+        self.model.serve(pair, stream);
         self.in_question();
-        for (of, (_, committed)) in (0..).zip(&partitions) {
-            self.model.retry_commit(group, of, *committed);
+        for (index, (_, committed)) in (0..).zip(&partitions) {
+            self.model.retry_commit(&pair.group, pair.partition(stream, index), *committed);
             self.in_question();
         }
         let log = |(_, committed)| RetryPartitionLog { stream: StreamId(stream), committed };
-        self.engine().serve_topic_behind(
-            &RetryPair::of_group(group),
-            partitions.into_iter().map(log).collect(),
-        );
+        self.engine().serve_topic_behind(pair, partitions.into_iter().map(log).collect());
         self.tell()
     }
 
-    /// The retry topic of a group is deleted and made anew.
-    pub fn recreate(&mut self, group: &GroupId) -> Result<(), Cut> {
-        let log = self.logs.get_mut(group).unwrap();
+    /// A retry topic is deleted and made anew.
+    pub fn recreate(&mut self, pair: &RetryPair) -> Result<(), Cut> {
+        let log = self.logs.get_mut(pair).unwrap();
         *log = RetryLog::new(log.stream + 1, std::mem::take(&mut log.deliveries));
-        self.model.lose(group);
-        self.engine().serve_topic_behind(&RetryPair::of_group(group), Vec::new());
+        self.model.lose(pair);
+        self.engine().serve_topic_behind(pair, Vec::new());
         self.tell()?;
-        self.serve(group)
+        self.serve(pair)
     }
 
-    /// Takes what the engine has handed over. Every retry must be there that is due and may leave,
-    /// once and in order, and no other one.
+    /// Takes what the engine has handed over: retries that are due and may leave, once and in
+    /// order, to the topic that each enters. A retry may stay only if all partitions of its topic
+    /// have a batch on its way.
     pub fn take_handed_over(&mut self) -> Result<(), Cut> {
         let engine = self.engine();
         let mut context = Context::from_waker(Waker::noop());
@@ -96,38 +93,43 @@ impl World {
             Poll::Pending => None,
         };
         let batches: Vec<ReleaseBatch> = std::iter::from_fn(next).collect();
-        let groups = self.model.topics.keys();
-        let due: BTreeMap<GroupId, Vec<u64>> =
-            groups.map(|group| (group.clone(), self.model.releasable(group))).collect();
+        let due: BTreeMap<GroupId, Vec<(u64, Source)>> = self
+            .model
+            .topics
+            .keys()
+            .map(|group| (group.clone(), self.model.releasable(group)))
+            .collect();
         let mut sent: Vec<SentBatch> = Vec::new();
         for batch in batches {
-            let mut later = due[batch.group()].iter();
+            let (pair, _) = target_of(&batch);
+            let to_topic = due[&pair.group].iter().filter(|(_, source)| *source == pair.source);
+            let mut later = to_topic.map(|(id, _)| *id);
             let id = |record| {
                 let (count, text) = redelivery(record);
-                later.find(|id| self.model.redelivery(**id) == (count, text.as_str())).copied()
+                later.find(|id| self.model.redelivery(*id) == (count, text.as_str()))
             };
             let Some(ids) = batch.records.iter().map(id).collect() else {
-                return self.failed(("not due, or out of order", &due[batch.group()], batch));
+                return self.failed(("not due, or out of order", &due[&pair.group], batch));
             };
-            let stream = self.model.topics[batch.group()].stream;
-            sent.push(SentBatch { batch, ids, stream, base: None });
+            sent.push(SentBatch { batch, ids, base: None });
         }
-        for (group, mut due) in due {
-            let of_group = sent.iter().filter(|one| *one.batch.group() == group);
-            let mut ids: Vec<u64> = of_group.flat_map(|one| one.ids.clone()).collect();
-            ids.sort_unstable();
-            due.sort_unstable();
-            if ids != due {
-                return self.failed((group, "handed over", ids, "due", due));
-            }
-        }
+        let mut gone: Vec<u64> = sent.iter().flat_map(|one| one.ids.clone()).collect();
+        gone.sort_unstable();
+        assert!(gone.is_sorted_by(|a, b| a < b), "a retry leaves once");
         for one in sent {
             let SentBatch { batch, ids, .. } = &one;
             self.tell_story(|| {
-                format!("  partition {} of {}: {ids:?}", batch.partition(), batch.group())
+                format!("  partition {} of {}: {ids:?}", batch.partition(), batch.topic)
             });
-            self.model.hand_over(batch.group(), index_of(batch), ids);
+            let (pair, partition) = target_of(batch);
+            self.model.hand_over(&pair.group, partition, ids);
             self.sent.push(one);
+        }
+        for (group, due) in due {
+            let left = self.model.releasable(&group);
+            if !left.is_empty() {
+                return self.failed((group, "left", left, "of", due));
+            }
         }
         Ok(())
     }
@@ -135,11 +137,12 @@ impl World {
     /// Writes a batch into its topic, as that is now.
     pub fn write(&mut self, at: usize) {
         let SentBatch { batch, base, .. } = &mut self.sent[at];
-        let log = self.logs.get_mut(batch.group()).unwrap();
-        let (end, _) = &mut log.partitions[usize::from(index_of(batch))];
+        let (pair, RetryPartition { index, .. }) = target_of(batch);
+        let log = self.logs.get_mut(&pair).unwrap();
+        let (end, _) = &mut log.partitions[usize::from(index)];
         *base = Some(*end);
         for record in &batch.records {
-            let place = RetryPlace::in_stream(index_of(batch), log.stream, *end);
+            let place = pair.partition(log.stream, index).at(*end);
             let origin = record.headers.last("ORIGIN_MESSAGE_ID").flatten();
             let origin = origin.map(|text| str::from_utf8(&text).unwrap().parse().unwrap());
             let named = origin.map(|origin| (origin, redelivery(record).0));
@@ -151,9 +154,9 @@ impl World {
 
     /// Ends a batch; the nacks that waited for it are taken now.
     pub fn end(&mut self, at: usize, outcome: ReleaseOutcome) -> Result<(), Cut> {
-        let SentBatch { batch, ids, stream, .. } = self.sent.remove(at);
-        let (group, partition) = (batch.group().clone(), index_of(&batch));
-        let behind = self.model.release_ended(&group, (stream, partition), &ids, &outcome);
+        let SentBatch { batch, ids, .. } = self.sent.remove(at);
+        let (RetryPair { group, .. }, partition) = target_of(&batch);
+        let behind = self.model.release_ended(&group, partition, &ids, &outcome);
         self.in_question();
         if let Some(committed) = behind {
             self.model.retry_commit(&group, partition, committed);
@@ -187,7 +190,10 @@ impl World {
     }
 }
 
-/// The partition of a batch of retries.
-fn index_of(batch: &ReleaseBatch) -> u16 {
-    u16::try_from(batch.partition()).unwrap()
+/// The retry topic of a batch, and the partition.
+fn target_of(batch: &ReleaseBatch) -> (RetryPair, RetryPartition) {
+    match &batch.target {
+        ReleaseTarget::Retries(pair, partition) => (pair.clone(), *partition),
+        ReleaseTarget::Letters(_) => panic!("letters lie in the log"),
+    }
 }
