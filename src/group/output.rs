@@ -106,9 +106,7 @@ pub struct Alive {
 pub struct LeaveResult {
     pub member_id: MemberId,
     pub instance_id: Option<String>,
-    /// The `member_key` of the removed member, or the error. A request may name a static member by
-    /// its member id alone.
-    pub result: Result<MemberId, GroupError>,
+    pub result: Result<(), GroupError>,
 }
 
 /// A member that was removed.

@@ -60,6 +60,11 @@ impl<'a> OwnerCall<'a> {
         Self { owner: GroupOwner::Cluster(link), ..Self::here(router, conn, head) }
     }
 
+    /// Whether the cluster behind is the owner.
+    pub(in crate::route) fn is_behind(&self) -> bool {
+        matches!(self.owner, GroupOwner::Cluster(_))
+    }
+
     /// Asks the owner. An error ends the connection: its broker is lost.
     pub(in crate::route) async fn ask<Req>(
         &mut self,

@@ -4,7 +4,7 @@ use crate::group::classic::Classic;
 use crate::group::error::GroupError;
 use crate::group::input::{LeaveRequest, Leaver, RequestId};
 use crate::group::output::{GoneCause, GroupAnswer, LeaveResult};
-use crate::group::state::{GroupPhase, member_key};
+use crate::group::state::GroupPhase;
 use crate::model::{MemberId, Moment};
 
 impl Classic {
@@ -27,11 +27,8 @@ impl Classic {
     fn leave_one(&mut self, leaver: Leaver) -> LeaveResult {
         let Leaver { member_id, instance_id, reason } = leaver;
         let result = self.named(&member_id, instance_id.as_deref()).map(|id| {
-            let member = self.members.get(&id);
-            let key = member_key(&id, member.and_then(|member| member.instance_id.as_deref()));
             self.pending.remove(&id);
             self.remove(&id, GoneCause::Left(reason));
-            key
         });
         LeaveResult { member_id, instance_id, result }
     }

@@ -175,7 +175,7 @@ impl Script {
         let token =
             self.send(|token| GroupInput::Leave(token, LeaveRequest { members: vec![leaver] }));
         match self.answers.get(&token) {
-            Some(GroupAnswer::Leave(Ok(left))) => left[0].result.clone().map(drop),
+            Some(GroupAnswer::Leave(Ok(left))) => left[0].result,
             other => panic!("no leave answer: {other:?}"),
         }
     }

@@ -43,10 +43,8 @@ impl Consumer {
             self.check_member(&member_id, instance).map(|_| member_id.clone())
         };
         let result = named.map(|id| {
-            let key = self.key_of(&id).unwrap_or_else(|| id.clone());
             self.remove(&id, GoneCause::Left(reason));
             self.go_on();
-            key
         });
         LeaveResult { member_id, instance_id, result }
     }

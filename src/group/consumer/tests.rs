@@ -143,7 +143,7 @@ impl Script {
         let instance_id = instance.map(str::to_owned);
         let leaver = Leaver { member_id: member.into(), instance_id, reason: None };
         match self.ask(|token| GroupInput::Leave(token, LeaveRequest { members: vec![leaver] })) {
-            GroupAnswer::Leave(Ok(left)) => left[0].result.clone().map(drop),
+            GroupAnswer::Leave(Ok(left)) => left[0].result,
             other => panic!("no leave answer: {other:?}"),
         }
     }

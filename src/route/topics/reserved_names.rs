@@ -95,6 +95,16 @@ impl Names {
         }
     }
 
+    /// A client without READ on the group used the name for this pair: the next one has it, unless
+    /// the pair has retries.
+    pub(in crate::route) fn disown(&self, pair: &RetryPair) {
+        let name = self.templates.retry_topic(pair);
+        let mut known = self.write();
+        if !known.listed.contains(&name) && known.pairs.get(&name) == Some(pair) {
+            known.pairs.remove(&name);
+        }
+    }
+
     /// Whether the name is that of a retry topic without a known owner.
     pub(in crate::route) fn lacks_owner(&self, name: &TopicName) -> bool {
         let is_retry = matches!(self.templates.owned(name.as_str()), Some(SidecarTopic::Retry(_)));
@@ -259,6 +269,21 @@ mod tests {
         assert!(names.is_owner(&ours) && !names.is_owner(&theirs));
         assert_eq!(names.retry_pair(&name), Some(ours));
         assert_eq!(names.retry_pair(&"reprise.retry.d--e--f".into()), Some(pair("d", "e--f")));
+    }
+
+    #[test]
+    fn a_refused_client_claims_no_name() {
+        let names = Names::new(Templates::default(), "c");
+        let pair = |group: &str, topic: &str| names.pair(&group.into(), Some(&topic.into()));
+        let (ours, theirs) = (pair("a--b", "c"), pair("a", "b--c"));
+        let name = names.retry_topic(&theirs);
+        names.disown(&ours);
+        assert!(names.is_owner(&theirs), "another pair's");
+        names.disown(&theirs);
+        assert!(names.lacks_owner(&name) && names.is_owner(&ours));
+        names.register(&ours);
+        names.disown(&ours);
+        assert!(names.is_owner(&ours), "it has retries");
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl Router {
     ) -> Result<ProduceTarget, ResponseError> {
         match self.retry_pair(name) {
             Some(of) if self.upstream.is_some() && conn.may_read(&of.group) != Some(true) => {
+                self.names.disown(&of);
                 Err(ResponseError::TopicAuthorizationFailed)
             }
             Some(pair) => Ok(ProduceTarget::Nacks(pair)),

@@ -19,7 +19,7 @@ use crate::route::offsets::offset_commit::{
     CommitDeadline, Committer, NamedPartition, PartitionCodes, TransactionProducer, is_marked,
     offsets, report_refusal, report_refused, settle_passed, storable, stored_parts,
 };
-use crate::route::owner::{GroupOwner, OwnedRequest, OwnerCall, RequestContext};
+use crate::route::owner::{OwnedRequest, OwnerCall, RequestContext};
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
 use crate::upstream::UpstreamError;
@@ -51,8 +51,8 @@ pub(in crate::route) async fn answer(
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
     // Only the embedded cluster tells beforehand whether the producer is fenced.
-    let settles_first = matches!(call.owner, GroupOwner::Node)
-        || router.passing_withheld(group, offsets(&plain)).is_empty();
+    let settles_first =
+        !call.is_behind() || router.passing_withheld(group, offsets(&plain)).is_empty();
     if settles_first && let Some(error) = settle(&mut call, &committer, &deadline, &plain).await? {
         return Ok(respond(&request, |_| error.code()));
     }
@@ -68,7 +68,7 @@ pub(in crate::route) async fn answer(
         return Ok(respond(&request, |_| error.code()));
     }
     // The embedded cluster tells the offsets at the end of the transaction.
-    if matches!(call.owner, GroupOwner::Cluster(_)) {
+    if call.is_behind() {
         let (id, by) = producer(&request);
         let offsets = offsets(&plain).collect();
         hold(router, &id, by, TransactionCommit { group: group.clone(), offsets }).await;
@@ -90,7 +90,7 @@ async fn settle(
     if router.passes_awaited(group, storable(call, plain)) {
         return Ok(Some(ResponseError::IllegalGeneration));
     }
-    Ok(deadline.engine(router.engine.settled(group)).await.err())
+    Ok(deadline.settled(call, group).await.err())
 }
 
 impl OwnedRequest for TxnOffsetCommitRequest {

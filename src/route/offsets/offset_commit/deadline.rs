@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::engine::EngineError;
 use crate::model::{GroupId, TopicName, TopicPartition};
-use crate::route::owner::RequestContext;
+use crate::route::owner::{OwnerCall, RequestContext};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
@@ -68,6 +68,19 @@ impl<'a> CommitDeadline<'a> {
             router.engine.nacks_durable(group).await
         };
         self.engine(passed).await
+    }
+
+    /// Waits for the decisions of the group's detector before the cluster behind stores a commit.
+    /// The embedded cluster stores it in the log that has the decisions, behind them.
+    pub(in crate::route) async fn settled(
+        &self,
+        call: &OwnerCall<'_>,
+        group: &GroupId,
+    ) -> Result<(), ResponseError> {
+        if !call.is_behind() {
+            return Ok(());
+        }
+        self.engine(call.at.router.engine.settled(group)).await
     }
 
     /// Makes the withheld records that a commit passes dead letters. A record that is not settled

@@ -27,7 +27,7 @@ use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::convert::topic_of;
-use crate::route::owner::{GroupOwner, OwnerCall};
+use crate::route::owner::OwnerCall;
 use crate::route::{Router, code};
 use crate::upstream::UpstreamError;
 use crate::wire::ResponseError;
@@ -75,7 +75,7 @@ pub(in crate::route) async fn answer(
     settle_passed(&mut call, &committer, &deadline, &request, commit).await?;
     // Lowers offsets to a record that is withheld, or still to be retried in place.
     router.hold_back(group, &mut request);
-    if let Err(late) = deadline.engine(router.engine.settled(group)).await {
+    if let Err(late) = deadline.settled(&call, group).await {
         return Ok(respond(&request, |_| late.code()));
     }
     let mut theirs = request.clone();
@@ -93,7 +93,7 @@ pub(in crate::route) async fn answer(
             MemberVerdict::Unknown => committer.refusal(&mut call, &request).await?,
         };
         (codes, throttle_time_ms) = (codes_of(&response), response.throttle_time_ms);
-        if matches!(call.owner, GroupOwner::Cluster(_)) {
+        if call.is_behind() {
             note_stored_behind(router, &deadline, group, &theirs, &mut codes).await;
         }
         report(router, &committer, &theirs, &codes);

@@ -10,7 +10,7 @@ use crate::model::{GroupId, TopicName};
 use crate::route::convert::topic_of;
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{CommitDeadline, CommitOffset, Committer, respond};
-use crate::route::owner::{GroupOwner, OwnedRequest, OwnerCall, RequestContext};
+use crate::route::owner::{OwnedRequest, OwnerCall, RequestContext};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
@@ -47,7 +47,7 @@ pub(in crate::route) fn storable<'a>(
     call: &OwnerCall<'a>,
     request: &'a OffsetCommitRequest,
 ) -> impl Iterator<Item = CommitOffset> + use<'a> {
-    let (router, is_here) = (call.at.router, matches!(call.owner, GroupOwner::Node));
+    let (router, is_here) = (call.at.router, !call.is_behind());
     request.topics.iter().flat_map(move |topic| {
         let name = topic_of(&topic.name);
         topic.partitions.iter().filter_map(move |asked| {
