@@ -187,27 +187,17 @@ impl Entry {
 
     /// Number of the newest delivery: the one that is released, or else the next one.
     pub fn newest_delivery(&self) -> u32 {
-        match self.state {
-            RetryState::Released { .. } | RetryState::Committed { .. } => self.handouts,
-            RetryState::Waiting { .. }
-            | RetryState::Blocked { .. }
-            | RetryState::Dead { .. }
-            | RetryState::Discarded { .. }
-            | RetryState::Discarding { .. } => self.handouts.saturating_add(1),
+        match self.state.kind() {
+            StateKind::Unread | StateKind::Committed => self.handouts,
+            StateKind::Waiting | StateKind::Blocked | StateKind::Dead | StateKind::Discarded => {
+                self.handouts.saturating_add(1)
+            }
         }
     }
 
     /// Whether the retries of the record are over.
     pub(super) fn has_ended(&self) -> bool {
-        match self.state {
-            RetryState::Blocked { .. }
-            | RetryState::Dead { .. }
-            | RetryState::Discarded { .. }
-            | RetryState::Discarding { .. } => true,
-            RetryState::Waiting { .. }
-            | RetryState::Released { .. }
-            | RetryState::Committed { .. } => false,
-        }
+        matches!(self.state.kind(), StateKind::Blocked | StateKind::Dead | StateKind::Discarded)
     }
 
     /// Takes over the counts of a delivery that failed, if another sidecar released it.

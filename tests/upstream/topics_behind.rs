@@ -48,6 +48,15 @@ fn retries(member: &mut Member, at: &mut BTreeMap<i32, i64>, count: usize) -> Ve
     got
 }
 
+fn has_letter(server: &Server) -> bool {
+    server.json("/api/v1/groups")["items"][0]["dead_letters"] == 1
+}
+
+/// A nack with these headers of a delivery.
+fn copy(got: &Got, names: &[&str]) -> Rec {
+    names.iter().fold(Rec::new("a"), |nack, name| nack.header(name, got.header(name).unwrap()))
+}
+
 fn commit(member: &mut Member, at: &BTreeMap<i32, i64>) {
     for (partition, offset) in at {
         assert_eq!(member.commit(RETRY, *partition, *offset), 0);
@@ -140,8 +149,6 @@ fn a_sidecar_lists_the_letters_of_groups_with_members() {
     member.client.put("orders", 0, &[Rec::new("a")]);
     let dead = Rec::new("a").header("x-retry-level", "-1");
     assert_eq!(member.client.nack("shop", "orders-0@0", dead).error_code, 0);
-    let has_letter =
-        |server: &Server| server.json("/api/v1/groups")["items"][0]["dead_letters"] == 1;
     until("it is a dead letter", || has_letter(&server));
     // The other one knows nothing of the group, as after the loss of its disk.
     let other = server.beside();
@@ -166,10 +173,7 @@ fn a_nack_at_another_sidecar_goes_on_counting() {
         assert_eq!(got.reconsume_times(), count);
         let (partition, end) = at.iter().find(|(_, end)| **end > 0).unwrap();
         let place = format!("{RETRY}-{partition}@{}", end - 1);
-        let copied = ["RECONSUME_TIME", "ORIGIN_MESSAGE_ID"];
-        let nack = copied
-            .iter()
-            .fold(Rec::new("a"), |nack, name| nack.header(name, got.header(name).unwrap()));
+        let nack = copy(&got, &["RECONSUME_TIME", "ORIGIN_MESSAGE_ID"]);
         let at_other = if count % 2 == 0 { &server } else { &other };
         assert_eq!(at_other.client().nack("shop", &place, nack).error_code, 0);
         commit(&mut member, &at);
@@ -185,8 +189,6 @@ fn a_failed_redrive_by_another_sidecar_comes_back() {
     member.client.put("orders", 0, &[Rec::new("a")]);
     let dead = Rec::new("a").header("x-retry-level", "-1");
     assert_eq!(server.client().nack("shop", "orders-0@0", dead).error_code, 0);
-    let has_letter =
-        |server: &Server| server.json("/api/v1/groups")["items"][0]["dead_letters"] == 1;
     until("both know the dead letter", || has_letter(&server) && has_letter(&other));
     let body = r#"{"group": "shop", "offsets": [0], "anyway": true, "why": "mended"}"#;
     let (code, answer) = server.post("/api/v1/dead-letters/redrive", body);
@@ -199,9 +201,7 @@ fn a_failed_redrive_by_another_sidecar_comes_back() {
     let place = format!("{RETRY}-{}@{}", place.0, place.1 - 1);
     let copied =
         ["RECONSUME_TIME", "ORIGIN_MESSAGE_ID", "x-retry-delivery", "x-retry-redrive-count"];
-    let nack = copied
-        .iter()
-        .fold(Rec::new("a"), |nack, name| nack.header(name, got.header(name).unwrap()));
+    let nack = copy(&got, &copied);
     assert_eq!(other.client().nack("shop", &place, nack).error_code, 0);
     commit(&mut member, &at);
     let got = retries(&mut member, &mut at, 1).remove(0);

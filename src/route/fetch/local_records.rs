@@ -25,6 +25,7 @@ use crate::wire::batch::{Batch, UnreadableBatch, whole_at};
 
 /// Bytes read to find the end of an unreadable batch.
 const WHOLE_BYTES: usize = 1 << 20;
+
 /// Records of this node's topics for one Fetch.
 pub(super) struct LocalRecords<'a> {
     router: &'a Router,
@@ -60,7 +61,7 @@ impl<'a> LocalRecords<'a> {
     /// withheld.
     pub(super) async fn plan(&self, planned: &[PlannedTopic]) -> Plan {
         if !self.member.is_tracked() {
-            return Plan { serve: Vec::new(), until: None };
+            return self.member.asked(&[]);
         }
         let asked =
             |log: &PartitionRead| FetchPosition { partition: log.partition(), offset: log.offset };

@@ -13,11 +13,11 @@ use kafka_protocol::messages::{
 use crate::broker::transactions::Joining;
 use crate::model::GroupId;
 use crate::route::clients::conn::Conn;
-use crate::route::convert::topic_of;
+use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, Committer, NamedPartition, PartitionCodes, TransactionProducer, is_marked,
-    offsets, report_refusal, report_refused, settle_passed, storable, stored_parts,
+    CommitDeadline, Committer, NamedPartition, PartitionCodes, TransactionProducer, check_here,
+    is_marked, offsets, report_refusal, report_refused, settle_passed, storable, stored_parts,
 };
 use crate::route::owner::{OwnedRequest, OwnerCall, RequestContext};
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
@@ -97,12 +97,13 @@ impl OwnedRequest for TxnOffsetCommitRequest {
     /// Adds the offsets to the transaction.
     async fn answered_here(&self, at: RequestContext<'_>) -> TxnOffsetCommitResponse {
         let plain = as_commit(self);
-        let committer = Committer::of_transaction(at, &plain, producer(self));
-        if let Err(error) = committer.checked_here(&plain) {
+        let by = producer(self);
+        if let Err(error) = check_here(at, &plain, Some(&by)) {
             return respond(self, |_| error.code());
         }
         let parts = stored_parts(at.router, &plain);
-        let keeping = keep(at, producer(self), &committer.group, &parts);
+        let group = group_of(&self.group_id);
+        let keeping = keep(at, by, &group, &parts);
         let kept = CommitDeadline::of(at).bounds(keeping).await;
         let mut parts = parts.iter();
         respond(self, |_| parts.next().map_or(0, |part| part.code(kept)))

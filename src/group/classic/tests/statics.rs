@@ -139,6 +139,7 @@ fn a_restarting_static_member_keeps_its_place_in_a_rebalance() {
 #[test]
 fn an_administrator_removes_a_static_member_by_its_instance() {
     let mut s = static_pair();
+    assert_eq!(s.group.key_of(&"y1".into()), Some("instance:y".into()));
     assert_eq!(s.leave("", Some("z")), Err(GroupError::UnknownMemberId));
     assert_eq!(s.leave("", Some("y")), Ok(()));
     assert_eq!(s.beat_as("x1", Some("x"), 2), Err(GroupError::RebalanceInProgress));

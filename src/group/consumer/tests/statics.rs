@@ -77,6 +77,7 @@ fn partitions_to_revoke_are_free_while_a_static_member_leaves() {
 #[test]
 fn an_administrator_removes_a_static_member_by_its_instance_id() {
     let mut s = house();
+    assert_eq!(s.group.key_of(&"a".into()), Some("instance:one".into()));
     let leaver = Leaver {
         member_id: "".into(),
         instance_id: Some("one".into()),

@@ -57,7 +57,7 @@ impl<'a> Committer<'a> {
         request: &OffsetCommitRequest,
     ) -> Option<ResponseError> {
         match owner {
-            GroupOwner::Node => self.checked_here(request).err(),
+            GroupOwner::Node => check_here(self.at, request, self.transaction.as_ref()).err(),
             GroupOwner::Cluster(_) => None,
         }
     }
@@ -69,49 +69,9 @@ impl<'a> Committer<'a> {
         request: &OffsetCommitRequest,
     ) -> Result<Option<ResponseError>, UpstreamError> {
         match &mut call.owner {
-            GroupOwner::Node => Ok(self.checked_here(request).err()),
+            GroupOwner::Node => Ok(self.refusal_at_once(&call.owner, request)),
             GroupOwner::Cluster(link) => self.refusal_behind(link, request).await,
         }
-    }
-
-    /// Whether the embedded cluster lets the member commit. A KIP-848 member may still name an
-    /// older epoch: it commits partitions that it has had since then.
-    pub(in crate::route) fn checked_here(&self, request: &OffsetCommitRequest) -> PartitionResult {
-        let (broker, transactional) = (&self.at.router.broker, self.transaction.is_some());
-        if let Some((id, producer)) = &self.transaction {
-            let speaks = broker.transactions.speaks(id, *producer);
-            speaks.map_err(|error| code::of_coordinator(&error.into(), false))?;
-            if !self.group.is_legal() {
-                return Err(ResponseError::InvalidGroupId);
-            }
-            let is_outside = request.member_id.is_empty() && request.group_instance_id.is_none();
-            if is_outside && self.generation < 0 {
-                // A request without a member is not checked (before KIP-447).
-                return Ok(());
-            }
-        }
-        let has_epochs = transactional || self.at.head.version >= EPOCHS_SINCE;
-        let check = CommitCheck {
-            member_id: self.member_id.clone(),
-            instance_id: request.group_instance_id.as_ref().map(ToString::to_string),
-            generation: self.generation,
-            transactional,
-            has_epochs,
-        };
-        let checked = broker.groups.commit_check(&self.group, check);
-        if checked == Err(GroupError::StaleMemberEpoch) {
-            let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
-            let named: Vec<_> = named.collect();
-            if broker.groups.has_had(&self.group, &self.member_id, self.generation, &named) {
-                return Ok(());
-            }
-        }
-        checked.map_err(|error| match code::of_group(error) {
-            ResponseError::GroupIdNotFound if !has_epochs => ResponseError::IllegalGeneration,
-            // Producers abort after it, as in Kafka. An error that they do not know ends them.
-            ResponseError::StaleMemberEpoch if transactional => ResponseError::IllegalGeneration,
-            error => error,
-        })
     }
 
     /// Asks the coordinator of the cluster behind. A heartbeat checks the member of a classic group
@@ -152,6 +112,50 @@ impl<'a> Committer<'a> {
             refusal => Ok(refusal),
         }
     }
+}
+
+/// Whether the embedded cluster lets the member commit. A KIP-848 member may still name an older
+/// epoch: it commits partitions that it has had since then.
+pub(in crate::route) fn check_here(
+    at: RequestContext<'_>,
+    request: &OffsetCommitRequest,
+    transaction: Option<&TransactionProducer>,
+) -> PartitionResult {
+    let (broker, group) = (&at.router.broker, group_of(&request.group_id));
+    let transactional = transaction.is_some();
+    if let Some((id, producer)) = transaction {
+        let speaks = broker.transactions.speaks(id, *producer);
+        speaks.map_err(|error| code::of_coordinator(&error.into(), false))?;
+        if !group.is_legal() {
+            return Err(ResponseError::InvalidGroupId);
+        }
+        let is_outside = request.member_id.is_empty() && request.group_instance_id.is_none();
+        if is_outside && request.generation_id_or_member_epoch < 0 {
+            // A request without a member is not checked (before KIP-447).
+            return Ok(());
+        }
+    }
+    let check = CommitCheck {
+        member_id: MemberId::new(&request.member_id),
+        instance_id: request.group_instance_id.as_ref().map(ToString::to_string),
+        generation: request.generation_id_or_member_epoch,
+        transactional,
+        has_epochs: transactional || at.head.version >= EPOCHS_SINCE,
+    };
+    let checked = broker.groups.commit_check(&group, check.clone());
+    if checked == Err(GroupError::StaleMemberEpoch) {
+        let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
+        let named: Vec<_> = named.collect();
+        if broker.groups.has_had(&group, &check.member_id, check.generation, &named) {
+            return Ok(());
+        }
+    }
+    checked.map_err(|error| match code::of_group(error) {
+        ResponseError::GroupIdNotFound if !check.has_epochs => ResponseError::IllegalGeneration,
+        // Producers abort after it, as in Kafka. An error that they do not know ends them.
+        ResponseError::StaleMemberEpoch if transactional => ResponseError::IllegalGeneration,
+        error => error,
+    })
 }
 
 /// Whether the broker of this request supports member epochs.

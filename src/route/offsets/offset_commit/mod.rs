@@ -32,9 +32,10 @@ use crate::route::{Router, code};
 use crate::upstream::UpstreamError;
 use crate::wire::ResponseError;
 
-pub(in crate::route) use committer::{Committer, TransactionProducer};
+pub(in crate::route) use committer::{Committer, TransactionProducer, check_here};
 pub(in crate::route) use deadline::CommitDeadline;
-pub(in crate::route) use marked::{RefusedPartitions, is_marked};
+use marked::RefusedPartitions;
+pub(in crate::route) use marked::is_marked;
 pub(in crate::route) use storing::{storable, stored_parts};
 
 /// Topic and partition in a request.
@@ -225,13 +226,12 @@ async fn note_stored_behind(
 pub(in crate::route) type PartitionCodes = BTreeMap<NamedPartition, i16>;
 
 fn codes_of(response: &OffsetCommitResponse) -> PartitionCodes {
-    let of_topic = |topic: &OffsetCommitResponseTopic| {
+    let topics = response.topics.iter().flat_map(|topic| {
         let name = topic_of(&topic.name);
         let partitions = topic.partitions.iter();
-        let each = partitions.map(|p| ((name.clone(), p.partition_index), p.error_code));
-        each.collect::<Vec<_>>()
-    };
-    response.topics.iter().flat_map(of_topic).collect()
+        partitions.map(move |p| ((name.clone(), p.partition_index), p.error_code))
+    });
+    topics.collect()
 }
 
 /// Reports the stored and the refused offsets to the group's failure detector.

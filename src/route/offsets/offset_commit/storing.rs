@@ -7,23 +7,28 @@ use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 
 use crate::broker::offsets::{CommitItem, ItemError};
 use crate::model::{GroupId, TopicName};
-use crate::route::convert::topic_of;
+use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
-use crate::route::offsets::offset_commit::{CommitDeadline, CommitOffset, Committer, respond};
+use crate::route::offsets::offset_commit::{CommitDeadline, CommitOffset, check_here, respond};
 use crate::route::owner::{OwnedRequest, OwnerCall, RequestContext};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
 impl OwnedRequest for OffsetCommitRequest {
     async fn answered_here(&self, at: RequestContext<'_>) -> OffsetCommitResponse {
-        let committer = Committer::of(at, self);
-        if let Err(error) = committer.checked_here(self) {
+        if let Err(error) = check_here(at, self, None) {
             return respond(self, |_| error.code());
         }
         let parts = stored_parts(at.router, self);
-        let items = parts.iter().filter_map(CommitPart::item).cloned().collect();
-        let storing = store(at.router, &committer.group, items);
+        let (group, items) = (group_of(&self.group_id), parts.iter().filter_map(CommitPart::item));
+        let storing = store(at.router, &group, items.cloned().collect());
         let stored = CommitDeadline::of(at).bounds(storing).await;
+        // A member that was removed meanwhile learns that first.
+        if stored.is_err()
+            && let Err(error) = check_here(at, self, None)
+        {
+            return respond(self, |_| error.code());
+        }
         let mut parts = parts.iter();
         respond(self, |_| parts.next().map_or(0, |part| part.code(stored)))
     }
