@@ -179,14 +179,21 @@ impl Sidecar {
         serde_json::from_str(body).unwrap_or_default()
     }
 
-    /// The dead letters of a group, once no exhausted record is on its way to them.
+    /// The dead letters of a group, once no exhausted record is on its way to them. A count shows
+    /// what is decided, a list what is durable.
     pub(crate) fn letters(&self, group: &str) -> Vec<Value> {
         let of_group = format!("/api/v1/groups/{group}");
-        until(LETTERS_MAX, "no exhausted record waits", || {
-            self.json(&of_group)["blocked"].as_u64().unwrap_or(0) == 0
+        let of_letters = format!("/api/v1/dead-letters?group={group}");
+        let mut letters = Vec::new();
+        until(LETTERS_MAX, "each exhausted record is in the list of dead letters", || {
+            let counts = self.json(&of_group);
+            let listed = self.json(&of_letters);
+            letters = listed["items"].as_array().cloned().unwrap_or_default();
+            let dead = letters.iter().filter(|letter| letter["state"] == "dead").count();
+            counts["blocked"].as_u64().unwrap_or(0) == 0
+                && counts["dead_letters"].as_u64().unwrap_or(0) == u64::try_from(dead).unwrap()
         });
-        let listed = self.json(&format!("/api/v1/dead-letters?group={group}"));
-        listed["items"].as_array().cloned().unwrap_or_default()
+        letters
     }
 
     /// Value of a counter as written in `/metrics`, labels included; 0 when there is none.
