@@ -53,6 +53,11 @@ async fn write(
 ) -> ReleaseOutcome {
     let ReleaseBatch { topic, records, .. } = batch;
     let partition = batch.partition();
+    if let ReleaseTarget::Retries(pair, _) = &batch.target
+        && let Some(why) = router.endangered_retry(pair, records).await
+    {
+        return ReleaseOutcome::Refused(why);
+    }
     let (mut failures, mut unknown) = (Failures::default(), 0);
     loop {
         let now = router.clock.now().wall;

@@ -27,6 +27,7 @@ mod sasl;
 mod survey;
 mod topic;
 mod topic_read;
+mod topic_settings;
 mod topic_trim;
 mod view;
 mod writer;
@@ -57,6 +58,7 @@ pub use survey::{
 };
 pub use topic::TopicSeen;
 pub use topic_read::{ReadAnswer, TopicRead};
+pub use topic_settings::{RetentionDanger, mending};
 use view::View;
 pub use view::{Address, Brokers};
 pub use writer::TopicWriter;

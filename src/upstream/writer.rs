@@ -34,7 +34,7 @@ const INIT_PRODUCER_ID: i16 = 0;
 const CREATE_TOPICS: i16 = 4;
 /// For an older broker, which has to be told the number of replicas.
 const CREATE_TOPICS_OLD: i16 = 2;
-const DESCRIBE_CONFIGS: i16 = 1;
+pub(super) const DESCRIBE_CONFIGS: i16 = 1;
 /// A broker, as a resource of DescribeConfigs.
 const BROKER_RESOURCE: i8 = 4;
 const DEFAULT_REPLICAS: &str = "default.replication.factor";

@@ -23,6 +23,7 @@ mod passing;
 mod relay;
 mod security;
 mod sending;
+mod settings_behind;
 mod silent;
 mod topics_behind;
 mod transactions;

@@ -260,11 +260,14 @@ impl Driver {
     ) {
         let Some(topics) = self.mover.groups.get_mut(group) else { return };
         if let [id] = batch.ids.as_slice() {
-            tracing::warn!(
-                %group, topic = %batch.topic, entry = %id, %why,
-                "R0430 the cluster refuses a due retry: it waits and is tried again every 30 s; \
-                 change the topic"
-            );
+            // One line for many: the list of blocked retries has each.
+            if topics.scan.aside().next().is_none() {
+                tracing::warn!(
+                    %group, topic = %batch.topic, entry = %id, %why,
+                    "R0430 the cluster refuses a due retry: it waits and is tried again every \
+                     30 s; change the topic"
+                );
+            }
             topics.scan.set_aside(*id, now.mono.plus(UNSERVED_MS), why);
         } else if let Some(of) = topics.partition_mut(partition) {
             of.alone = batch.ids.len();

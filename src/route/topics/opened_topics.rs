@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::journal::StreamId;
 use crate::model::{MonoMs, RetryPair, TopicName};
-use crate::upstream::OwnLinks;
+use crate::upstream::{OwnLinks, RetentionDanger};
 use crate::wire::names::topic_id;
 
 /// Bound of dead-letter topics; a forgotten one is looked up again.
@@ -54,6 +54,9 @@ pub(super) struct OpenedTopic {
     pub(super) at: MonoMs,
     /// The cluster has more partitions: the topic is to be opened once more.
     pub(super) has_grown: bool,
+    pub(super) danger: RetentionDanger,
+    /// The time at which its settings were looked at.
+    pub(super) settings_at: MonoMs,
 }
 
 impl OpenedTopics {
@@ -106,6 +109,13 @@ impl OpenedTopics {
         if known < partitions && !topic.has_grown {
             topic.has_grown = true;
             self.wants.notify_one();
+        }
+    }
+
+    /// Notes the danger by a topic's settings, as just looked at.
+    pub(super) fn set_danger(&self, pair: &RetryPair, danger: RetentionDanger, at: MonoMs) {
+        if let Some(TopicState::Open(topic)) = self.topics().get_mut(pair) {
+            (topic.danger, topic.settings_at) = (danger, at);
         }
     }
 

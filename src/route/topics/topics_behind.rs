@@ -16,9 +16,11 @@ use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::topics::opened_topics::OpenedTopic;
 use crate::upstream::{
-    GroupLookupError, Link, OwnLinks, TopicSeen, TopicWriter, Upstream, UpstreamError, WriteError,
+    GroupLookupError, Link, OwnLinks, RetentionDanger, TopicSeen, TopicWriter, Upstream,
+    UpstreamError, WriteError, mending,
 };
 use crate::wire::assignment::Subscription;
+use crate::wire::batch::RawRecord;
 use crate::wire::{Api, DecodeError, RequestHead, ResponseError, decode};
 
 /// Longest wait for a new topic, the leaders of its partitions and the group's coordinator.
@@ -35,6 +37,9 @@ const REFUSED_MS: u64 = 1_000;
 
 /// Time between looks for readers that are connected elsewhere.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// Time between looks at settings that endanger retries.
+const SETTINGS_LOOK_MS: u64 = 5_000;
 
 /// Requests that name a topic before its first Fetch or Produce.
 const NAMING: &[Api] = &[
@@ -259,7 +264,7 @@ impl Router {
         let found = found.await.unwrap_or_else(late);
         let now = self.clock.now().mono;
         match found {
-            Ok((number, committed)) => {
+            Ok((number, committed, danger)) => {
                 let partitions = i32::try_from(committed.len()).unwrap_or(i32::MAX);
                 let log = |committed: Option<i64>| RetryPartitionLog {
                     stream: number,
@@ -267,8 +272,16 @@ impl Router {
                 };
                 self.names.register(pair);
                 self.engine.serve_topic_behind(pair, committed.into_iter().map(log).collect());
-                let topic = OpenedTopic { partitions, number, at: now, has_grown: false };
-                self.topics_behind.set_open(pair, topic);
+                warn_of_danger(group, &topic, danger);
+                let opened = OpenedTopic {
+                    partitions,
+                    number,
+                    at: now,
+                    has_grown: false,
+                    danger,
+                    settings_at: now,
+                };
+                self.topics_behind.set_open(pair, opened);
             }
             // A topic that has grown keeps the partitions that are known.
             Err(error) if self.topics_behind.opened(pair).is_some() => {
@@ -286,6 +299,29 @@ impl Router {
                 );
             }
         }
+    }
+
+    /// The reason why the cluster would delete one of these retries from their topic; `None`: it
+    /// keeps them. An operator may have changed the settings, so they are looked at once more.
+    pub async fn endangered_retry(
+        &self,
+        pair: &RetryPair,
+        records: &[RawRecord],
+    ) -> Option<String> {
+        let upstream = self.upstream.as_ref()?;
+        let now = self.clock.now();
+        let known = self.topics_behind.opened(pair)?;
+        known.danger.setting_against(records, now.wall)?;
+        let topic = self.names.retry_topic(pair);
+        let mut danger = known.danger;
+        if now.mono.since(known.settings_at) >= SETTINGS_LOOK_MS {
+            let mut links = self.topics_behind.turn(&topic).await;
+            let looked = upstream.mend_retry_topic(&mut links, &topic);
+            let looked = tokio::time::timeout(LOOK_PATIENCE, looked).await;
+            danger = looked.ok().and_then(Result::ok).unwrap_or(danger);
+            self.topics_behind.set_danger(pair, danger, now.mono);
+        }
+        Some(danger.setting_against(records, now.wall)?.refusal(&topic))
     }
 
     /// Whether the retry topic is open, or could not be opened just now.
@@ -311,19 +347,32 @@ impl Router {
         }
     }
 
-    /// The number of a retry topic, which is made if it does not exist, and the group's offset in
-    /// each partition.
+    /// The number of a retry topic, which is made if it does not exist, the group's offset in each
+    /// partition, and the danger by its settings.
     async fn look_behind(
         &self,
         upstream: &Upstream,
         (writer, links): (&mut TopicWriter, &mut OwnLinks),
         (group, topic): (&GroupId, &TopicName),
-    ) -> Result<(StreamId, Vec<Option<i64>>), RetryTopicError> {
+    ) -> Result<(StreamId, Vec<Option<i64>>, RetentionDanger), RetryTopicError> {
         let count = writer.partitions(upstream, topic).await?;
+        let danger = upstream.mend_retry_topic(links, topic).await.map_err(WriteError::from)?;
         let id = upstream.topic_id(links, topic).await?;
         let of = (group, upstream.coordinator(links, group).await?);
         let committed = upstream.committed(links, of, (topic, count)).await?;
-        Ok((self.topics_behind.number(topic, id), committed))
+        Ok((self.topics_behind.number(topic, id), committed, danger))
+    }
+}
+
+fn warn_of_danger(group: &GroupId, topic: &TopicName, danger: RetentionDanger) {
+    let settings = danger.settings();
+    if !settings.is_empty() {
+        let action = mending(topic, &settings);
+        tracing::warn!(
+            %group, %topic, %action,
+            "R0434 the cluster would delete retries from their topic by its settings: those \
+             retries wait; run `action`"
+        );
     }
 }
 

@@ -1,11 +1,13 @@
 //! Tests of the output of Kafka's own tools.
 
-use crate::judge::Judge;
+use crate::judge::{Judge, PATIENCE};
 use crate::order::Plan;
 use crate::rig::cluster::{asked, back_door};
 use crate::rig::program::Program;
 use crate::rig::scene::Scene;
 use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
+use crate::support::Client;
 
 #[test]
 fn tools_show_a_classic_group_as_without_the_sidecar() {
@@ -42,6 +44,25 @@ fn tools_show_the_same(program: Program) {
     assert_eq!(with, without);
     a.close();
     b.close();
+}
+
+#[test]
+fn a_retry_topic_with_harmful_settings_is_mended() {
+    let _beside_others = crate::turn::beside_others();
+    let stage = Stage::by_default_rules(Program::JAVA, "mended");
+    let topic = format!("reprise.retry.{}", stage.scene.group);
+    let settings = "cleanup.policy=compact retention.ms=1000 retention.bytes=1024 \
+                    max.message.bytes=1024 message.timestamp.type=LogAppendTime";
+    let configs = settings.split(' ').flat_map(|one| ["--config", one]);
+    let made = ["--create", "--topic", &topic, "--partitions", "1"];
+    asked("TopicCommand", &made.into_iter().chain(configs).collect::<Vec<_>>());
+    let mut client = Client::connect(stage.sidecar.address().parse().unwrap());
+    until(PATIENCE, "it is open", || client.metadata(9, &[&topic]).topics[0].error_code == 0);
+    let told = asked("TopicCommand", &["--describe", "--topic", &topic]);
+    let needed = "cleanup.policy=delete retention.ms=-1 retention.bytes=-1 \
+                  max.message.bytes=67108864 message.timestamp.type=CreateTime";
+    let missing: Vec<&str> = needed.split(' ').filter(|one| !told.contains(one)).collect();
+    assert!(missing.is_empty(), "{missing:?}: {told}");
 }
 
 /// Output of the tools for a scene, without what differs from run to run.
