@@ -109,7 +109,7 @@ pub enum BadNack {
     OtherGroup,
     #[error("its retry topic has no hand-out at that offset")]
     NoDelivery,
-    /// The delivery is unknown, or was final too long ago.
+    /// The delivery is unknown.
     #[error("this hand-out is no longer remembered; it was settled or replaced long ago")]
     NotRemembered,
     /// The record's bytes are in neither the nack nor the origin's partition.

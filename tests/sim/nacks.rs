@@ -57,11 +57,9 @@ impl Model {
                     return Some(Verdict::Keep(*id));
                 }
                 match record.stands {
-                    ModelState::Released(..) => Some(Verdict::Charge(*id, 0)),
-                    ModelState::Committed(at) if self.now <= at + CONSUME_TIMEOUT_MS => {
+                    ModelState::Released(..) | ModelState::Committed(_) => {
                         Some(Verdict::Charge(*id, 0))
                     }
-                    ModelState::Committed(_) => None,
                     _ => Some(Verdict::Keep(*id)),
                 }
             }

@@ -194,6 +194,7 @@ impl JudgedNacks {
                 })
             }
             NackTarget::Nothing
+            | NackTarget::Forgotten
             | NackTarget::Unreadable
             | NackTarget::NoDelivery
             | NackTarget::OtherGroup => None,

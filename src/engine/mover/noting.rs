@@ -129,6 +129,7 @@ impl Driver {
             }
             NackTarget::Origin(origin) => leaves(origin),
             NackTarget::Nothing
+            | NackTarget::Forgotten
             | NackTarget::Unreadable
             | NackTarget::NoDelivery
             | NackTarget::OtherGroup => false,

@@ -54,13 +54,27 @@ fn a_nack_reopens_a_lately_committed_delivery() {
 }
 
 #[test]
-fn a_nack_of_a_long_committed_delivery_is_refused() {
+fn a_nack_of_a_long_committed_delivery_is_charged() {
     let mut rig = Rig::new(Policy::default());
     let (place, _) = rig.unread(1);
     rig.acknowledge(place);
     rig.advance(TIMEOUT_MS + 1);
     assert_eq!(rig.count(StateKind::Committed), 1, "the origin is not passed: remembered");
-    assert_eq!(rig.nack(fail_delivery(place)), Err(BadNack::NotRemembered));
+    assert_charged(&mut rig, fail_delivery(place));
+}
+
+#[test]
+fn a_nack_of_a_forgotten_delivery_begins_with_its_bytes() {
+    let mut rig = Rig::new(Policy::default());
+    let nack = Nack::of(NackTarget::Forgotten);
+    assert_eq!(
+        rig.nack(Nack { bytes: Bytes::ReferenceOk, ..nack.clone() }),
+        Err(BadNack::BytesGone)
+    );
+    let source = Some("orders".into());
+    rig.nack(Nack { produced_for: source.clone(), ..nack }).unwrap();
+    let entry = rig.only();
+    assert_eq!((entry.reconsume_times, entry.origin, entry.produced_for), (1, None, source));
 }
 
 #[test]

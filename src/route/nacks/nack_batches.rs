@@ -198,11 +198,12 @@ impl Router {
                     back.needs_bound(origin.topic.clone());
                 }
                 // The log may not have noted the delivery of a retry (`engine::mover`).
-                let is_read = matches!(
-                    name(self, group, origin.clone()),
-                    NackTarget::Origin(_) | NackTarget::Delivery(_)
-                );
-                if is_read && asked.by_reference {
+                let is_read = match name(self, group, origin.clone()) {
+                    NackTarget::Origin(_) => asked.by_reference,
+                    NackTarget::Delivery(_) => asked.by_reference || asked.delivery.is_none(),
+                    _ => false,
+                };
+                if is_read {
                     self.add_named(conn, back, (group.clone(), origin));
                 }
             }

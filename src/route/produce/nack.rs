@@ -8,9 +8,10 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::{OffsetOutcome, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
-use crate::model::{Origin, RetryPair};
+use crate::model::{GroupId, Origin, RetryPair};
 use crate::retry::{
-    self, CopiedDelivery, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay,
+    self, BadNack, CopiedDelivery, Evidence, FailureHistory, Nack, NackTarget, Reporter,
+    RequestedDelay,
 };
 use crate::route::clients::conn::Conn;
 use crate::route::nacks::nack_batches::{UNPACKED_BYTES_MAX, name, word_of};
@@ -40,8 +41,11 @@ pub(super) fn begin<'a>(
         }
         read(router, (from.conn, from.back), (pair, partition), &batch, &mut sources)
     });
-    let sent = match request {
-        Ok(request) => router.engine.said(request, Evidence::Nack),
+    let (sent, unsure) = match request {
+        Ok((request, deliveries)) => {
+            let unsure = (!deliveries.is_empty()).then(|| (request.clone(), deliveries));
+            (router.engine.said(request, Evidence::Nack), unsure)
+        }
         Err(outcome) => return done(outcome),
     };
     let (pair, group) = (pair.clone(), pair.group.clone());
@@ -49,7 +53,22 @@ pub(super) fn begin<'a>(
         router.names.register(&router.pair_in_use(&group, source.as_ref()));
     }
     Box::pin(async move {
-        match sent.await {
+        let mut told = sent.await;
+        if let (Err(EngineError::BadNacks(bad)), Some((mut request, deliveries))) = (&told, unsure)
+        {
+            for unsure in deliveries {
+                if !bad.contains(&(unsure.index, BadNack::NotRemembered)) {
+                    continue;
+                }
+                if let Some(why) = unsure.unread {
+                    router.nack_refused(&group, why.word(), &why);
+                    return ProduceOutcome::refused(why.code(), why.to_string());
+                }
+                remember(router, &mut request, &unsure);
+            }
+            told = router.engine.said(request, Evidence::Nack).await;
+        }
+        match told {
             Ok(_) => {
                 router.retries_began(&pair, &sources);
                 ProduceOutcome::taken(0, 0)
@@ -104,17 +123,20 @@ fn read(
     (pair, partition): (&RetryPair, i32),
     batch: &Batch,
     sources: &mut RetrySources,
-) -> Result<NackBatch, ProduceOutcome> {
+) -> Result<(NackBatch, Vec<UnsureDelivery>), ProduceOutcome> {
     let group = &pair.group;
     let refuse = |error: &dyn std::fmt::Display| {
         ProduceOutcome::refused(ResponseError::InvalidRecord, error.to_string())
     };
-    let mut nacks = Vec::new();
+    let (mut nacks, mut unsure) = (Vec::new(), Vec::new());
     let mut bad = Vec::new();
     for record in records(batch, UNPACKED_BYTES_MAX).map_err(|error| refuse(&error))? {
         let record = record.map_err(|error| refuse(&error))?;
         match nack(router, back, (pair, &mut *sources), record) {
-            Ok(nack) => nacks.push(nack),
+            Ok((nack, delivery)) => {
+                unsure.extend(delivery.map(|of| UnsureDelivery { index: nacks.len(), ..of }));
+                nacks.push(nack);
+            }
             Err(InvalidNack::Bad(why)) => {
                 bad.push((i32::try_from(nacks.len() + bad.len()).unwrap_or(0), why));
             }
@@ -131,12 +153,48 @@ fn read(
         outcome.record_errors = bad.into_iter().map(|(i, why)| (i, why.to_string())).collect();
         return Err(outcome);
     }
-    Ok(NackBatch {
+    let batch = NackBatch {
         group: group.clone(),
         by: Reporter { member: router.member_of(conn, group), client: conn.client() },
         producer: producer_of(batch, partition),
         nacks,
-    })
+    };
+    Ok((batch, unsure))
+}
+
+/// A delivery that a nack names without the delivery's headers.
+struct UnsureDelivery {
+    /// Index of the nack in its batch.
+    index: usize,
+    place: Origin,
+    /// The reason why the cluster's record is not read.
+    unread: Option<UnreadReason>,
+}
+
+/// Adds the headers of a delivery that the ledger has forgotten, as its topic of this node has it.
+/// Its record may be gone since the group committed past it.
+fn remember(router: &Router, request: &mut NackBatch, unsure: &UnsureDelivery) {
+    let (group, delivery) = (&request.group, &unsure.place);
+    let Some(NackRequest { nack, record }) = request.nacks.get_mut(unsure.index) else { return };
+    let found = router.upstream.is_none().then(|| origin_record(router, delivery)).flatten();
+    let copied = found.as_ref().and_then(|found| mark::read_delivery(&found.headers));
+    nack.copied = copied.map(|copied| copied_delivery(router, (group, Some(delivery)), copied));
+    match found {
+        Some(mut found) if nack.bytes != retry::Bytes::Value => {
+            found.headers = mark::strip(&found.headers);
+            *record = found.to_bytes();
+            nack.record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
+        }
+        _ if nack.copied.is_none() && has_passed(router, group, delivery) => {
+            nack.named = NackTarget::Forgotten;
+        }
+        _ => {}
+    }
+}
+
+/// Whether the group has committed past the delivery.
+fn has_passed(router: &Router, group: &GroupId, delivery: &Origin) -> bool {
+    router.committed(group, delivery).is_some_and(|past| past > delivery.offset)
 }
 
 /// The reason why a record is no valid nack, which refuses the whole batch.
@@ -156,7 +214,7 @@ fn nack(
     back: &ReadBack,
     (pair, sources): (&RetryPair, &mut RetrySources),
     record: RecordView,
-) -> Result<NackRequest, InvalidNack> {
+) -> Result<(NackRequest, Option<UnsureDelivery>), InvalidNack> {
     let group = &pair.group;
     let (asked, headers) = read_nack(&record.headers)?;
     let mut copied = asked.delivery.filter(|_| !asked.by_reference);
@@ -175,6 +233,7 @@ fn nack(
     sources.insert(source.unwrap_or_else(|| pair.source.clone()));
     let mut raw = record.into_raw();
     raw.headers = headers;
+    let mut unread = None;
     let (bytes, stored) = match &named {
         NackTarget::Origin(origin) if asked.by_reference => {
             let found = if router.upstream.is_some() {
@@ -184,12 +243,15 @@ fn nack(
             };
             by_reference(&named, found)
         }
-        NackTarget::Delivery(_) if asked.by_reference => {
-            let place = place.filter(|_| router.upstream.is_some());
-            let found = place.map(|place| back.get(group, &place)).transpose();
-            match found.map_err(InvalidNack::Unread)?.flatten() {
+        NackTarget::Delivery(_) if copied.is_none() => {
+            let place = place.as_ref().filter(|_| router.upstream.is_some());
+            let found = place.map(|place| back.get(group, place)).transpose();
+            unread = found.as_ref().err().copied();
+            let found = found.ok().flatten().flatten();
+            copied = found.as_ref().and_then(|found| mark::read_delivery(&found.headers));
+            match found {
+                _ if !asked.by_reference => (retry::Bytes::Value, raw.to_bytes()),
                 Some(mut found) => {
-                    copied = mark::read_delivery(&found.headers);
                     found.headers = mark::strip(&found.headers);
                     (retry::Bytes::ReferenceOk, found.to_bytes())
                 }
@@ -202,10 +264,12 @@ fn nack(
         NackTarget::Origin(origin) => router.committed(group, origin),
         _ => None,
     };
-    Ok(NackRequest {
+    let is_unsure = matches!(named, NackTarget::Delivery(_)) && copied.is_none();
+    let of = (group, place.as_ref());
+    let request = NackRequest {
         nack: Nack {
             named,
-            copied: copied.map(|copied| copied_delivery(router, copied)),
+            copied: copied.map(|copied| copied_delivery(router, of, copied)),
             want: RequestedDelay { level: asked.level, delay_ms: asked.delay_ms },
             max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,
@@ -216,13 +280,21 @@ fn nack(
             record_bytes: u64::try_from(stored.len()).unwrap_or(u64::MAX),
         },
         record: stored,
-    })
+    };
+    let place = place.filter(|_| is_unsure);
+    Ok((request, place.map(|place| UnsureDelivery { index: 0, place, unread })))
 }
 
-/// By itself the ledger knows each delivery, and a replay begins anew.
-fn copied_delivery(router: &Router, copied: mark::DeliveryHeaders) -> CopiedDelivery {
+/// By itself a delivery that the group has not committed past is a replay if the ledger does not
+/// know it, and begins anew.
+fn copied_delivery(
+    router: &Router,
+    (group, place): (&GroupId, Option<&Origin>),
+    copied: mark::DeliveryHeaders,
+) -> CopiedDelivery {
     let mark::DeliveryHeaders { first, failures, number, redrives } = copied;
-    if router.upstream.is_some() {
+    let is_late = place.is_some_and(|place| has_passed(router, group, place));
+    if router.upstream.is_some() || is_late {
         CopiedDelivery { first, failures, number, redrives }
     } else {
         CopiedDelivery { first, failures: None, number: None, redrives: 0 }

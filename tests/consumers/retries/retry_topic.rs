@@ -1,5 +1,6 @@
 //! The retry topic: an ordinary topic, into which due retries are released.
 
+use bytes::Bytes;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
@@ -10,6 +11,7 @@ use kafka_protocol::messages::{
 
 use reprise::wire::ResponseError;
 use reprise::wire::partitioner::partition_of;
+use serde_json::{Value, json};
 
 use crate::support::batch::{Got, unpack};
 use crate::support::client::s;
@@ -21,8 +23,13 @@ both!(
     two_members_share_the_partitions_and_each_retry_comes_once,
     a_nacked_delivery_is_not_given_again,
     a_deleted_topic_gives_its_retries_to_the_next_one,
-    a_retry_that_kills_its_consumer_charges_no_other
+    a_retry_that_kills_its_consumer_charges_no_other,
+    a_late_failure_goes_on_counting,
+    a_late_failure_of_a_deleted_retry_is_taken
 );
+
+/// Headers of a record.
+type Headers = Vec<(Bytes, Option<Bytes>)>;
 
 const RETRY: &str = "reprise.retry.shop";
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), (RETRY, 1)];
@@ -231,26 +238,51 @@ fn a_retry_topic_keeps_its_retries_whatever_its_settings() {
     assert!(answer.error_message.as_ref().unwrap().contains("keeps each retry"), "{answer:?}");
 }
 
-#[test]
-fn a_replayed_delivery_may_fail_anew() {
+/// A delivery that its group has committed past, and that the ledger has forgotten.
+fn forgotten() -> (Server, Member, Got) {
     let yaml = "retry: {levels: 20ms, consume_timeout: 1s}";
     let (server, mut member) = released(yaml, &["a"]);
-    let replayed = read(&mut member, 0, 0, 100).remove(0);
+    let got = read(&mut member, 0, 0, 100).remove(0);
     member.done(1);
     assert_eq!(member.commit("orders", 0, 1), 0);
-    // Another retry shows that the entry is forgotten.
+    // Another retry shows that the time has passed.
     let later = Rec::new("later").header("x-retry-delay-ms", "1200");
     assert_eq!(member.client.nack("shop", "orders-0@7", later).error_code, 0);
     let later = member.retry_once();
     member.done(later.offset + 1);
-    let mut copied = Rec::new("a");
-    copied.headers.clone_from(&replayed.headers);
-    assert_eq!(member.client.nack("shop", "reprise.retry.shop-0@0", copied).error_code, 0);
+    (server, member, got)
+}
+
+/// Nacks the delivery with these headers. Returns origin and count of the retry that waits.
+fn fails(server: &Server, member: &mut Member, headers: Headers) -> Value {
+    let nack = Rec { headers, ..Rec::new("a") };
+    assert_eq!(member.client.nack("shop", "reprise.retry.shop-0@0", nack).error_code, 0);
     let open = server.pending("shop");
-    assert_eq!(
-        (&open[0]["origin"], &open[0]["reconsume_times"]),
-        (&"orders-0@0".into(), &1.into())
-    );
+    assert_eq!(open.len(), 1);
+    json!([open[0]["origin"], open[0]["reconsume_times"]])
+}
+
+#[test]
+fn a_replayed_delivery_may_fail_anew() {
+    let (server, mut member, got) = forgotten();
+    assert_eq!(member.commit(RETRY, 0, 0), 0);
+    assert_eq!(fails(&server, &mut member, got.headers), json!(["orders-0@0", 1]));
+}
+
+fn a_late_failure_goes_on_counting() {
+    for copies in [true, false] {
+        let (server, mut member, got) = forgotten();
+        let headers = if copies { got.headers } else { Vec::new() };
+        let expected = json!(["orders-0@0", 2]);
+        assert_eq!(fails(&server, &mut member, headers), expected, "copies: {copies}");
+    }
+}
+
+fn a_late_failure_of_a_deleted_retry_is_taken() {
+    let (server, mut member, _) = forgotten();
+    member.client.delete_records(RETRY, 0, 2);
+    assert_eq!(fails(&server, &mut member, Vec::new()), json!([null, 1]));
+    assert_eq!(member.retry_once().text(), "a");
 }
 
 fn a_retry_that_kills_its_consumer_charges_no_other() {

@@ -71,10 +71,11 @@ impl<S: Entries> Ledger<S> {
             NackTarget::Unreadable => return Err(BadNack::Unreadable),
             NackTarget::NoDelivery => return Err(BadNack::NoDelivery),
             NackTarget::OtherGroup => return Err(BadNack::OtherGroup),
-            NackTarget::Nothing if nack.bytes == Bytes::Value => {
+            NackTarget::Nothing | NackTarget::Forgotten if nack.bytes == Bytes::Value => {
                 return Ok((NackVerdict::Begin, None));
             }
             NackTarget::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
+            NackTarget::Forgotten => return Err(BadNack::BytesGone),
             NackTarget::Delivery(place) => match (self.named_by_place(group, *place), &nack.copied)
             {
                 ((NamedBy::UnknownDelivery, None), Some(copied)) => {
@@ -141,11 +142,7 @@ impl<S: Entries> Ledger<S> {
             RetryState::Waiting { .. } if entry.is_inferred() => RecordState::Inferred,
             RetryState::Waiting { .. } | RetryState::Blocked { .. } => RecordState::Waiting,
             RetryState::Released { .. } => RecordState::Unread,
-            RetryState::Committed { at } => {
-                let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
-                let lately = self.wall() <= counted_until;
-                if lately { RecordState::CommittedLately } else { RecordState::CommittedLongAgo }
-            }
+            RetryState::Committed { .. } => RecordState::Committed,
             RetryState::Dead { at } => {
                 let out_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
                 if self.wall() <= out_until { RecordState::Dead } else { RecordState::DeadLongAgo }
@@ -236,8 +233,10 @@ impl<S: Entries> Ledger<S> {
             entry.catch_up(copied);
             entry.reconsume_times = entry.reconsume_times.max(carried);
         }
-        if nack.named == NackTarget::Nothing {
+        if entry.origin.is_none() {
             entry.produced_for.clone_from(&nack.produced_for);
+        }
+        if nack.named == NackTarget::Nothing {
             self.delay(entry, nack)
         } else {
             self.charge(entry, nack, nack.record_bytes)

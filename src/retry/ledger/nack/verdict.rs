@@ -38,10 +38,8 @@ pub enum RecordState {
     Waiting,
     /// Delivered, and neither acknowledged nor failed.
     Unread,
-    /// Acknowledged at most the consume timeout ago.
-    CommittedLately,
-    /// Acknowledged longer ago.
-    CommittedLongAgo,
+    /// The group has committed past the last delivery.
+    Committed,
     /// A dead letter for at most the consume timeout.
     Dead,
     /// A dead letter for longer.
@@ -66,7 +64,7 @@ pub enum NackVerdict {
     Return,
     /// Accepted without effect: the failure is known.
     Acknowledge,
-    /// Refused: too late to be charged.
+    /// Refused: no entry is known by that name.
     Refuse,
 }
 
@@ -79,10 +77,7 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         // charge
         (
             NameKind::Copied { is_last: true },
-            RecordState::Waiting
-            | RecordState::Unread
-            | RecordState::CommittedLately
-            | RecordState::CommittedLongAgo,
+            RecordState::Waiting | RecordState::Unread | RecordState::Committed,
         ) => Charge,
         // copied headers | the newest delivery, of a record that is final here: another sidecar
         // has sent it back | charge, with the bytes of the nack
@@ -96,8 +91,8 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         (NameKind::Copied { .. }, _) => Acknowledge,
         // the nack names a delivery, and there was none
         (_, RecordState::Inferred) if !named.is_the_origin() => Refuse,
-        // the current delivery | Unread, or Committed ≤ consume_timeout ago | charge
-        (NameKind::CurrentDelivery, RecordState::Unread | RecordState::CommittedLately) => Charge,
+        // the current delivery | Unread or Committed | charge
+        (NameKind::CurrentDelivery, RecordState::Unread | RecordState::Committed) => Charge,
         // the entry has left that delivery: an older one
         (
             NameKind::CurrentDelivery,
@@ -106,11 +101,9 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
             | RecordState::DeadLongAgo
             | RecordState::Discarded,
         ) => Acknowledge,
-        // final longer ago than a failure is charged: an acceptance would lose the failure
-        (NameKind::CurrentDelivery, RecordState::CommittedLongAgo) => Refuse,
         // an older delivery of the entry | any | acknowledge, charge nothing
         (NameKind::OlderDelivery, seen) if seen != RecordState::None => Acknowledge,
-        // an entry no longer remembered is refused, never begun at 0
+        // a delivery of no known entry | the edge asks the log for it
         (NameKind::CurrentDelivery | NameKind::OlderDelivery | NameKind::UnknownDelivery, _) => {
             Refuse
         }
@@ -138,12 +131,11 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
 mod tests {
     use super::*;
 
-    const SEEN: [RecordState; 9] = [
+    const SEEN: [RecordState; 8] = [
         RecordState::None,
         RecordState::Waiting,
         RecordState::Unread,
-        RecordState::CommittedLately,
-        RecordState::CommittedLongAgo,
+        RecordState::Committed,
         RecordState::Dead,
         RecordState::DeadLongAgo,
         RecordState::Discarded,
@@ -156,16 +148,16 @@ mod tests {
             Acknowledge as A, Begin as B, Charge as C, Confirm as F, Redrive as D, Refuse as R,
             Return as T,
         };
-        // none waiting unread lately long-ago dead dead-long discarded inferred
+        // none waiting unread committed dead dead-long discarded inferred
         let table = [
-            (NameKind::CurrentDelivery, [R, A, C, C, R, A, A, A, R]),
-            (NameKind::OlderDelivery, [R, A, A, A, A, A, A, A, R]),
-            (NameKind::UnknownDelivery, [R, R, R, R, R, R, R, R, R]),
-            (NameKind::Copied { is_last: true }, [B, C, C, C, C, T, T, T, A]),
-            (NameKind::Copied { is_last: false }, [B, A, A, A, A, A, A, A, A]),
-            (NameKind::Origin { commit_past: false }, [B, A, A, A, A, A, A, A, F]),
-            (NameKind::Origin { commit_past: true }, [B, A, C, A, A, A, D, A, F]),
-            (NameKind::Marked, [B, A, A, A, A, A, A, A, F]),
+            (NameKind::CurrentDelivery, [R, A, C, C, A, A, A, R]),
+            (NameKind::OlderDelivery, [R, A, A, A, A, A, A, R]),
+            (NameKind::UnknownDelivery, [R, R, R, R, R, R, R, R]),
+            (NameKind::Copied { is_last: true }, [B, C, C, C, T, T, T, A]),
+            (NameKind::Copied { is_last: false }, [B, A, A, A, A, A, A, A]),
+            (NameKind::Origin { commit_past: false }, [B, A, A, A, A, A, A, F]),
+            (NameKind::Origin { commit_past: true }, [B, A, C, A, A, D, A, F]),
+            (NameKind::Marked, [B, A, A, A, A, A, A, F]),
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");
