@@ -65,7 +65,7 @@ fn named_bytes(store: &Store, group: &GroupId, named: &NackTarget) -> u64 {
         NackTarget::Origin(origin) => store.by_origin(group, origin),
         NackTarget::Delivery(place) => store.by_place(group, *place),
         NackTarget::Nothing
-        | NackTarget::Forgotten
+        | NackTarget::Orphan
         | NackTarget::Unreadable
         | NackTarget::NoDelivery
         | NackTarget::OtherGroup => None,

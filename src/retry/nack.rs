@@ -65,9 +65,9 @@ pub enum NackTarget {
     Delivery(RetryPlace),
     /// None: a new delayed record of the group.
     Nothing,
-    /// A delivery that neither the ledger nor the retry topic has any more: the first failure of a
-    /// record without an origin.
-    Forgotten,
+    /// A delivery without a first origin: its record is gone from the retry topic, or others have
+    /// written it.
+    Orphan,
     /// The origin text does not parse: a bad nack.
     Unreadable,
     /// An offset of the group's retry topic without a delivery: a bad nack.

@@ -24,6 +24,7 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
              they are kept here, and `reprise group describe` says why"
         )),
     }
+    degraded.extend(router.retry_topic_trouble());
     let panic = source.guard.panic();
     let (vital, task) = panic.into_iter().partition::<Vec<_>, _>(|panic| panic.is_vital);
     let mut restart: Vec<String> = vital.iter().map(ToString::to_string).collect();

@@ -58,7 +58,7 @@ pub use survey::{
 };
 pub use topic::TopicSeen;
 pub use topic_read::{ReadAnswer, TopicRead};
-pub use topic_settings::{RetentionDanger, mending};
+pub use topic_settings::RetentionDanger;
 use view::View;
 pub use view::{Address, Brokers};
 pub use writer::TopicWriter;

@@ -99,14 +99,15 @@ impl RetentionDanger {
         records.iter().any(|one| is_old(one, ms)).then_some(DangerousSetting::RetentionMs)
     }
 
-    /// The settings that endanger some retries.
-    pub fn settings(self) -> Vec<DangerousSetting> {
+    /// The command by which an operator mends the topic.
+    pub fn mending(self, topic: &TopicName) -> String {
         let each = [
             (self.is_compacted, DangerousSetting::CleanupPolicy),
             (self.retention_ms.is_some(), DangerousSetting::RetentionMs),
             (self.is_small, DangerousSetting::RetentionBytes),
         ];
-        each.into_iter().filter_map(|(is_so, setting)| is_so.then_some(setting)).collect()
+        let settings = each.into_iter().filter_map(|(is_so, setting)| is_so.then_some(setting));
+        mending(topic, settings)
     }
 }
 
@@ -124,18 +125,17 @@ impl DangerousSetting {
         format!(
             "the topic would delete the record by its {}, and the sidecar may not change that: {}",
             self.name(),
-            mending(topic, &[self])
+            mending(topic, [self].into_iter())
         )
     }
 }
 
-/// The command by which an operator mends the settings of a topic.
-pub fn mending(topic: &TopicName, settings: &[DangerousSetting]) -> String {
-    let value = |setting: &DangerousSetting| {
+fn mending(topic: &TopicName, settings: impl Iterator<Item = DangerousSetting>) -> String {
+    let value = |setting: DangerousSetting| {
         let needed = NEEDED.iter().find(|needed| needed.name == setting.name());
         format!("{}={}", setting.name(), needed.map_or("", |needed| needed.value))
     };
-    let values: Vec<String> = settings.iter().map(value).collect();
+    let values: Vec<String> = settings.map(value).collect();
     format!(
         "kafka-configs --alter --topic {topic} --add-config {} (or allow the user of \
          upstream.sasl ALTER_CONFIGS on it)",
@@ -266,7 +266,8 @@ mod tests {
         assert_eq!(compact.setting_against(&[keyed], now), Some(CleanupPolicy));
         let small = danger(&[("retention.bytes", "1024"), ("retention.ms", "9000")]);
         assert_eq!(small.setting_against(slice::from_ref(&young), now), Some(RetentionBytes));
-        assert_eq!(small.settings(), [RetentionMs, RetentionBytes]);
+        let all = "retention.ms=-1,retention.bytes=-1";
+        assert!(small.mending(&"r".into()).contains(all));
         let ample = danger(&[("retention.bytes", "1073741824")]);
         assert_eq!(ample.setting_against(&[young], now), None);
         let says = RetentionMs.refusal(&"r".into());

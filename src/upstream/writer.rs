@@ -326,8 +326,8 @@ impl TopicWriter {
             }
             Some(ResponseError::TopicAlreadyExists) => Ok(()),
             Some(error) => {
-                let message = created.error_message.as_ref().map(ToString::to_string);
-                let message = message.unwrap_or_else(|| error.to_string());
+                let message = created.error_message.as_ref().filter(|text| !text.is_empty());
+                let message = message.map_or_else(|| error.to_string(), ToString::to_string);
                 Err(WriteError::NotMade { topic: topic.clone(), error, says: message })
             }
         }

@@ -194,7 +194,7 @@ impl JudgedNacks {
                 })
             }
             NackTarget::Nothing
-            | NackTarget::Forgotten
+            | NackTarget::Orphan
             | NackTarget::Unreadable
             | NackTarget::NoDelivery
             | NackTarget::OtherGroup => None,

@@ -129,7 +129,7 @@ impl Driver {
             }
             NackTarget::Origin(origin) => leaves(origin),
             NackTarget::Nothing
-            | NackTarget::Forgotten
+            | NackTarget::Orphan
             | NackTarget::Unreadable
             | NackTarget::NoDelivery
             | NackTarget::OtherGroup => false,

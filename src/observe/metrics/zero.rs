@@ -28,7 +28,8 @@ const REFUSAL_REASONS: [&str; 4] = ["malformed", "unknown_record", "too_large", 
 /// Further words of `route::offset_commit`.
 const MARKER_REFUSAL_REASONS: [&str; 2] = ["retries_off", "denied"];
 /// Words of `Metrics::set_degraded`.
-const DEGRADED_REASONS: [&str; 3] = ["disk_full", "upstream_lost", "dead_letters_waiting"];
+const DEGRADED_REASONS: [&str; 4] =
+    ["disk_full", "upstream_lost", "dead_letters_waiting", "retries_waiting"];
 /// Words of `Metrics::transaction_ended`.
 const TRANSACTION_OUTCOMES: [&str; 3] = ["committed", "aborted", "timed_out"];
 /// Words of `engine::delayed`.

@@ -64,13 +64,9 @@ fn a_nack_of_a_long_committed_delivery_is_charged() {
 }
 
 #[test]
-fn a_nack_of_a_forgotten_delivery_begins_with_its_bytes() {
+fn a_nack_of_an_orphan_is_its_first_failure() {
     let mut rig = Rig::new(Policy::default());
-    let nack = Nack::of(NackTarget::Forgotten);
-    assert_eq!(
-        rig.nack(Nack { bytes: Bytes::ReferenceOk, ..nack.clone() }),
-        Err(BadNack::BytesGone)
-    );
+    let nack = Nack::of(NackTarget::Orphan);
     let source = Some("orders".into());
     rig.nack(Nack { produced_for: source.clone(), ..nack }).unwrap();
     let entry = rig.only();

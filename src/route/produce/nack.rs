@@ -180,13 +180,12 @@ fn remember(router: &Router, request: &mut NackBatch, unsure: &UnsureDelivery) {
     let copied = found.as_ref().and_then(|found| mark::read_delivery(&found.headers));
     nack.copied = copied.map(|copied| copied_delivery(router, (group, Some(delivery)), copied));
     match found {
-        Some(mut found) if nack.bytes != retry::Bytes::Value => {
-            found.headers = mark::strip(&found.headers);
-            *record = found.to_bytes();
+        Some(found) if nack.bytes != retry::Bytes::Value => {
+            *record = stripped(found);
             nack.record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         }
-        _ if nack.copied.is_none() && has_passed(router, group, delivery) => {
-            nack.named = NackTarget::Forgotten;
+        None if nack.bytes == retry::Bytes::Value && has_passed(router, group, delivery) => {
+            nack.named = NackTarget::Orphan;
         }
         _ => {}
     }
@@ -233,7 +232,7 @@ fn nack(
     sources.insert(source.unwrap_or_else(|| pair.source.clone()));
     let mut raw = record.into_raw();
     raw.headers = headers;
-    let mut unread = None;
+    let (mut unread, mut is_orphan) = (None, false);
     let (bytes, stored) = match &named {
         NackTarget::Origin(origin) if asked.by_reference => {
             let found = if router.upstream.is_some() {
@@ -249,12 +248,10 @@ fn nack(
             unread = found.as_ref().err().copied();
             let found = found.ok().flatten().flatten();
             copied = found.as_ref().and_then(|found| mark::read_delivery(&found.headers));
+            is_orphan = found.is_some() && copied.is_none();
             match found {
                 _ if !asked.by_reference => (retry::Bytes::Value, raw.to_bytes()),
-                Some(mut found) => {
-                    found.headers = mark::strip(&found.headers);
-                    (retry::Bytes::ReferenceOk, found.to_bytes())
-                }
+                Some(found) => (retry::Bytes::ReferenceOk, stripped(found)),
                 None => by_reference(&named, None),
             }
         }
@@ -264,6 +261,7 @@ fn nack(
         NackTarget::Origin(origin) => router.committed(group, origin),
         _ => None,
     };
+    let named = if is_orphan { NackTarget::Orphan } else { named };
     let is_unsure = matches!(named, NackTarget::Delivery(_)) && copied.is_none();
     let of = (group, place.as_ref());
     let request = NackRequest {
@@ -308,14 +306,17 @@ pub(in crate::route) fn by_reference(
     found: Option<RawRecord>,
 ) -> (retry::Bytes, Bytes) {
     match (named, found) {
-        (NackTarget::Origin(_), Some(mut found)) => {
-            found.headers = mark::strip(&found.headers);
-            (retry::Bytes::ReferenceOk, found.to_bytes())
-        }
+        (NackTarget::Origin(_), Some(found)) => (retry::Bytes::ReferenceOk, stripped(found)),
         (NackTarget::Origin(_), None) => (retry::Bytes::ReferenceGone, Bytes::new()),
         // A delivery of the retry topic: its entry has the bytes already.
         _ => (retry::Bytes::ReferenceOk, Bytes::new()),
     }
+}
+
+/// The stored form of a record, without our headers.
+fn stripped(mut found: RawRecord) -> Bytes {
+    found.headers = mark::strip(&found.headers);
+    found.to_bytes()
 }
 
 /// A record of a topic of this node; `None` in an open or aborted transaction.

@@ -17,6 +17,9 @@ use crate::wire::names::topic_id;
 /// Bound of dead-letter topics; a forgotten one is looked up again.
 const LETTERS_MAX: usize = 10_000;
 
+/// Age of the last attempt above which nobody needs the topic.
+const TRIED_MS: u64 = 60_000;
+
 /// Look-ups at a time; two for one topic follow each other, so that none is made twice.
 const TURNS: usize = 8;
 
@@ -34,15 +37,30 @@ pub struct OpenedTopics {
 }
 
 /// A retry topic, as far as the sidecar knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum TopicState {
     Open(OpenedTopic),
     /// The topic cannot be opened.
     Refused {
         at: MonoMs,
-        /// The next attempt may succeed.
-        is_passing: bool,
+        why: TopicRefusal,
     },
+}
+
+/// The reason why a retry topic cannot be opened.
+#[derive(Clone, Debug)]
+pub(super) enum TopicRefusal {
+    /// The next attempt may succeed.
+    Passing,
+    /// An operator has to act.
+    Lasting(String),
+}
+
+/// The reason why retries of a topic wait for an operator.
+#[derive(Clone, Debug)]
+pub(super) enum TopicTrouble {
+    Closed(String),
+    Dangerous(RetentionDanger),
 }
 
 /// A retry topic that is there.
@@ -125,15 +143,36 @@ impl OpenedTopics {
     }
 
     /// Notes that the topic cannot be opened; false: so it was before.
-    pub(super) fn is_refused_anew(&self, pair: &RetryPair, at: MonoMs, is_passing: bool) -> bool {
-        let before = self.topics().insert(pair.clone(), TopicState::Refused { at, is_passing });
+    pub(super) fn is_refused_anew(&self, pair: &RetryPair, at: MonoMs, why: TopicRefusal) -> bool {
+        let before = self.topics().insert(pair.clone(), TopicState::Refused { at, why });
         !matches!(before, Some(TopicState::Refused { .. }))
+    }
+
+    /// The retry topics that wait for an operator, with the reasons. A topic that cannot be opened
+    /// is tried again every few seconds as long as a group has retries for it.
+    pub(super) fn troubles(&self, now: MonoMs) -> Vec<(RetryPair, TopicTrouble)> {
+        let topics = self.topics();
+        let each = topics.iter().filter_map(|(pair, state)| {
+            let trouble = match state {
+                TopicState::Refused { at, why: TopicRefusal::Lasting(why) }
+                    if now.since(*at) < TRIED_MS =>
+                {
+                    TopicTrouble::Closed(why.clone())
+                }
+                TopicState::Open(topic) if topic.danger != RetentionDanger::default() => {
+                    TopicTrouble::Dangerous(topic.danger)
+                }
+                TopicState::Open(_) | TopicState::Refused { .. } => return None,
+            };
+            Some((pair.clone(), trouble))
+        });
+        each.collect()
     }
 
     /// The time at which the topic could not be opened, and whether the next attempt may succeed.
     pub(super) fn refused(&self, pair: &RetryPair) -> Option<(MonoMs, bool)> {
         match self.topics().get(pair)? {
-            TopicState::Refused { at, is_passing } => Some((*at, *is_passing)),
+            TopicState::Refused { at, why } => Some((*at, matches!(why, TopicRefusal::Passing))),
             TopicState::Open(_) => None,
         }
     }

@@ -14,10 +14,10 @@ use crate::model::{GroupId, RetryPair, TopicName};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::topics::opened_topics::OpenedTopic;
+use crate::route::topics::opened_topics::{OpenedTopic, TopicRefusal, TopicTrouble};
 use crate::upstream::{
     GroupLookupError, Link, OwnLinks, RetentionDanger, TopicSeen, TopicWriter, Upstream,
-    UpstreamError, WriteError, mending,
+    UpstreamError, WriteError,
 };
 use crate::wire::assignment::Subscription;
 use crate::wire::batch::RawRecord;
@@ -173,6 +173,7 @@ impl Router {
             for pair in self.engine.topics_unseen().await {
                 self.look_for_readers(&mut links, &pair).await;
             }
+            self.metrics.set_degraded("retries_waiting", self.retry_topic_trouble().is_some());
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 () = self.topics_behind.wants.notified() => {}
@@ -239,6 +240,24 @@ impl Router {
         }
     }
 
+    /// Why retries wait for an operator, with what to do; one line stands for all topics.
+    pub fn retry_topic_trouble(&self) -> Option<String> {
+        let troubles = self.topics_behind.troubles(self.clock.now().mono);
+        let (pair, trouble) = troubles.first()?;
+        let topic = self.names.retry_topic(pair);
+        let why = match trouble {
+            TopicTrouble::Closed(why) => why.clone(),
+            TopicTrouble::Dangerous(danger) => {
+                format!("{topic} would delete some by its settings: {}", danger.mending(&topic))
+            }
+        };
+        let more = match troubles.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more topics)"),
+        };
+        Some(format!("retries waiting: {why}{more}"))
+    }
+
     /// Opens the retry topic of a pair, unless that has failed just now.
     pub(in crate::route) async fn open_behind(&self, pair: &RetryPair) {
         let Some(upstream) = &self.upstream else { return };
@@ -288,7 +307,12 @@ impl Router {
                 tracing::debug!(%group, %topic, %error, "new partitions are not known yet");
             }
             Err(error) => {
-                if !self.topics_behind.is_refused_anew(pair, now, error.is_passing()) {
+                let why = if error.is_passing() {
+                    TopicRefusal::Passing
+                } else {
+                    TopicRefusal::Lasting(error.to_string())
+                };
+                if !self.topics_behind.is_refused_anew(pair, now, why) {
                     tracing::debug!(%group, %topic, %error, "a retry topic is still not open");
                     return;
                 }
@@ -365,9 +389,8 @@ impl Router {
 }
 
 fn warn_of_danger(group: &GroupId, topic: &TopicName, danger: RetentionDanger) {
-    let settings = danger.settings();
-    if !settings.is_empty() {
-        let action = mending(topic, &settings);
+    if danger != RetentionDanger::default() {
+        let action = danger.mending(topic);
         tracing::warn!(
             %group, %topic, %action,
             "R0434 the cluster would delete retries from their topic by its settings: those \

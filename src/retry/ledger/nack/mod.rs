@@ -71,11 +71,11 @@ impl<S: Entries> Ledger<S> {
             NackTarget::Unreadable => return Err(BadNack::Unreadable),
             NackTarget::NoDelivery => return Err(BadNack::NoDelivery),
             NackTarget::OtherGroup => return Err(BadNack::OtherGroup),
-            NackTarget::Nothing | NackTarget::Forgotten if nack.bytes == Bytes::Value => {
+            NackTarget::Nothing if nack.bytes == Bytes::Value => {
                 return Ok((NackVerdict::Begin, None));
             }
             NackTarget::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
-            NackTarget::Forgotten => return Err(BadNack::BytesGone),
+            NackTarget::Orphan => return Ok((NackVerdict::Begin, None)),
             NackTarget::Delivery(place) => match (self.named_by_place(group, *place), &nack.copied)
             {
                 ((NamedBy::UnknownDelivery, None), Some(copied)) => {
