@@ -297,7 +297,10 @@ fn without_the_right_to_create_nacks_are_taken_later() {
         server.pass(1_000);
         client.metadata(9, &[RETRY]).topics[0].error_code == 0
     });
-    until("nothing waits for an operator", || degraded() == "[]");
+    until("nothing waits for an operator", || {
+        server.pass(1_000);
+        degraded() == "[]"
+    });
     let mut member = member(&server);
     until_read(&server, &mut member.client, &["a"]);
 }
