@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use bytes::BytesMut;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
+use kafka_protocol::messages::delete_records_response::{
+    DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
+};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
@@ -13,9 +16,9 @@ use kafka_protocol::messages::incremental_alter_configs_request::{
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
-    CreateTopicsRequest, CreateTopicsResponse, DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, MetadataRequest,
-    ProduceRequest, ProduceResponse,
+    CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest, DeleteRecordsResponse,
+    DescribeConfigsRequest, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    MetadataRequest, ProduceRequest, ProduceResponse,
 };
 use kafka_protocol::protocol::{Encodable, Request as Api};
 use reprise::wire::ResponseError;
@@ -45,6 +48,7 @@ struct Cluster {
 struct Faults {
     /// An API that the cluster denies the sidecar.
     denied: Option<i16>,
+    denials: usize,
     /// A partition of the retry topic that has no leader.
     unled: Option<i32>,
 }
@@ -53,7 +57,7 @@ impl Cluster {
     /// A cluster with `orders`.
     fn start(denied: Option<i16>) -> Self {
         let behind: Arc<OnceLock<SocketAddr>> = Arc::default();
-        let faults = Arc::new(Mutex::new(Faults { denied, unled: None }));
+        let faults = Arc::new(Mutex::new(Faults { denied, ..Faults::default() }));
         let addr = {
             let (behind, faults) = (Arc::clone(&behind), Arc::clone(&faults));
             broker(move |stream| serve(stream, *behind.wait(), &faults))
@@ -122,6 +126,7 @@ fn serve(mut stream: TcpStream, behind: SocketAddr, faults: &Mutex<Faults>) {
             (faults.denied, faults.unled)
         };
         let told = if is_own && denied == Some(key) {
+            faults.lock().unwrap().denials += 1;
             Some(denial(key))
         } else {
             pass(&asked, &mut behind).map(|told| match unled {
@@ -166,6 +171,13 @@ fn denial(key: i16) -> Vec<u8> {
             let topic = topic.with_partition_responses(vec![one]);
             let told = ProduceResponse::default().with_responses(vec![topic]);
             told.encode(&mut out, 3).unwrap();
+        }
+        DeleteRecordsRequest::KEY => {
+            let one = DeleteRecordsPartitionResult::default().with_error_code(code);
+            let mut topic = DeleteRecordsTopicResult::default().with_name(s(RETRY));
+            topic.partitions.push(one);
+            let told = DeleteRecordsResponse::default().with_topics(vec![topic]);
+            told.encode(&mut out, 1).unwrap();
         }
         _ => panic!("no denial of {key}"),
     }
@@ -317,6 +329,27 @@ fn without_the_right_to_write_retries_are_blocked() {
     cluster.faults().denied = None;
     server.pass(30_000);
     until_read(&server, &mut client, &["a", "b"]);
+}
+
+#[test]
+fn without_the_right_to_delete_committed_retries_stay() {
+    let cluster = Cluster::with(&[], false);
+    cluster.faults().denied = Some(DeleteRecordsRequest::KEY);
+    let server = Server::told_in_front_of(cluster.addr, YAML);
+    let mut member = member(&server);
+    nack_all(&server, &mut member.client, &[Rec::new("a"), Rec::new("b")]);
+    until_read(&server, &mut member.client, &["a", "b"]);
+    assert_eq!(member.commit(RETRY, 0, 2), 0);
+    until("a denial", || {
+        server.pass(3_600_000);
+        cluster.faults().denials > 0
+    });
+    assert_eq!(read(&mut member.client), ["a", "b"]);
+    cluster.faults().denied = None;
+    until("they are deleted", || {
+        server.pass(3_600_000);
+        cluster.server.client().list_offset(RETRY, 0, -2).1 == 2
+    });
 }
 
 #[test]
