@@ -29,6 +29,7 @@ pub mod clock;
 pub mod model;
 pub mod observe;
 
+pub mod api;
 pub mod group;
 pub mod journal;
 pub mod retry;

@@ -2,26 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query as FromQuery, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::answer::{Refusal, json_answer};
-use super::page::{BYTES_MAX, Page, Query};
+use super::page::{ListParameters, ListQuery, Page};
 use super::payload::{self, Detail};
 use super::source::Source;
 use super::state::Admin;
-use super::views::GroupView;
+use super::views::Selected;
 
-/// Items asked of the source at once while filtering.
-const PIECE: usize = 256;
-/// Items looked at for one page; then the page ends early, with its `next`.
+/// Records looked at for one page; then the page ends early, with its `next`.
 const LOOKED_AT_MAX: usize = 10_000;
 
 type ApiResult = Result<Response, Refusal>;
-type ParsedQuery = Result<FromQuery<Query>, QueryRejection>;
 
 pub(super) async fn overview<S: Source>(State(admin): State<Arc<Admin<S>>>) -> ApiResult {
     Ok(json_answer(StatusCode::OK, &admin.source.overview().await?))
@@ -29,20 +25,19 @@ pub(super) async fn overview<S: Source>(State(admin): State<Arc<Admin<S>>>) -> A
 
 pub(super) async fn groups<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: ParsedQuery,
+    asked: ListParameters,
 ) -> ApiResult {
-    let query = query(asked)?;
-    let limit = query.limit()?;
+    let query = ListQuery::narrow(asked, &["group"])?;
     let mut page = Page { items: Vec::new(), next: None };
     for id in admin.source.group_ids().await? {
-        let wanted = query.group.as_ref().is_none_or(|group| *group == id);
+        let wanted = query.selector.group.as_ref().is_none_or(|group| *group == id);
         if !wanted || query.after.as_ref().is_some_and(|after| id <= *after) {
             continue;
         }
         let Some(mut group) = admin.source.group(&id).await? else { continue };
         group.advise();
         page.items.push(group);
-        if page.items.len() == limit {
+        if page.items.len() == query.limit {
             page.next = Some(id);
             break;
         }
@@ -63,55 +58,41 @@ pub(super) async fn group<S: Source>(
 
 pub(super) async fn retries<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: ParsedQuery,
+    asked: ListParameters,
 ) -> ApiResult {
-    let mut walk = GroupPager::start(&admin.source, query(asked)?).await?;
-    while let Some((group, after)) = walk.next_piece() {
-        let after = after.and_then(|id| u64::try_from(id).ok());
-        let piece = admin.source.retries(&group, after, PIECE).await?;
-        let last = piece.len() < PIECE;
-        for mut retry in piece {
-            if !admin.options.show_payloads {
+    let mut pager = GroupPager::start(&admin.source, ListQuery::of(asked)?).await?;
+    while let Some((group, after)) = pager.next_part() {
+        let of = &pager.query.selector;
+        let mut found = admin.source.retries(&group, of, after, pager.room()).await?;
+        if !admin.options.show_payloads {
+            for retry in &mut found.items {
                 (retry.reason, retry.key_shape) = (None, None);
             }
-            let topic = retry.origin.as_deref().map_or("", GroupView::topic_of);
-            let reason = retry.disposition.as_deref();
-            let admitted = walk.query.admits(topic, reason, Some(&retry.state));
-            let id = i64::try_from(retry.id).unwrap_or(i64::MAX);
-            let shown = admitted.then(|| json!(retry));
-            if !walk.take(&group, id, shown, 0) {
-                break;
-            }
         }
-        walk.piece_done(last);
+        let items = found.items.iter().map(|retry| json!(retry)).collect();
+        pager.add(&group, &found, items);
     }
-    Ok(json_answer(StatusCode::OK, &walk.page))
+    Ok(json_answer(StatusCode::OK, &pager.page))
 }
 
 pub(super) async fn dead_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: ParsedQuery,
+    asked: ListParameters,
 ) -> ApiResult {
-    let mut walk = GroupPager::start(&admin.source, query(asked)?).await?;
-    while let Some((group, after)) = walk.next_piece() {
-        let piece = admin.source.dead_letters(&group, after, walk.wanted()).await?;
-        let last = piece.is_empty();
-        for mut letter in piece {
-            admin.options.mask.letter(&mut letter);
-            let topic = letter.origin.as_deref().map_or("", GroupView::topic_of);
-            let is_wanted = walk.query.state.is_some() || letter.state == "dead";
-            let state = Some(letter.state.as_str());
-            let admitted = is_wanted && walk.query.admits(topic, Some(&letter.disposition), state);
-            let show = admin.options.show_payloads;
-            let shown = admitted.then(|| payload::dead_letter(&letter, Detail::List, show));
-            let bytes = letter.key.as_ref().map_or(0, Vec::len);
-            if !walk.take(&group, letter.offset, shown, bytes) {
-                break;
-            }
-        }
-        walk.piece_done(last);
+    let query = ListQuery::of(asked)?;
+    let mut pager = GroupPager::start(&admin.source, query.of_dead()).await?;
+    while let Some((group, after)) = pager.next_part() {
+        let of = &pager.query.selector;
+        let mut found = admin.source.dead_letters(&group, of, after, pager.room()).await?;
+        let show = admin.options.show_payloads;
+        let shown = found.items.iter_mut().map(|letter| {
+            admin.options.mask.letter(letter);
+            payload::dead_letter(letter, Detail::List, show)
+        });
+        let items = shown.collect();
+        pager.add(&group, &found, items);
     }
-    Ok(json_answer(StatusCode::OK, &walk.page))
+    Ok(json_answer(StatusCode::OK, &pager.page))
 }
 
 pub(super) async fn dead_letter<S: Source>(
@@ -126,47 +107,37 @@ pub(super) async fn dead_letter<S: Source>(
     Ok(json_answer(StatusCode::OK, &payload::dead_letter(&letter, Detail::Whole, show)))
 }
 
-fn query(asked: ParsedQuery) -> Result<Query, Refusal> {
-    asked.map(|FromQuery(query)| query).map_err(|e| Refusal::bad(e.body_text()))
-}
-
-/// Goes through the groups, piece by piece, until the page is full.
+/// Goes through the groups, part by part, until the page is full.
 struct GroupPager {
-    query: Query,
-    limit: usize,
+    query: ListQuery,
     groups: std::vec::IntoIter<String>,
     /// The group being read and the last item seen of it.
     current: Option<(String, Option<i64>)>,
     looked_at: usize,
-    /// Bytes of keys and values on the page.
-    bytes: usize,
-    full: bool,
     page: Page<Value>,
 }
 
 impl GroupPager {
-    async fn start<S: Source>(source: &S, query: Query) -> Result<Self, Refusal> {
-        let limit = query.limit()?;
+    async fn start<S: Source>(source: &S, query: ListQuery) -> Result<Self, Refusal> {
         let position = query.position()?;
-        let mut ids = match &query.group {
+        let mut ids = match &query.selector.group {
             Some(group) => vec![group.clone()],
             None => source.group_ids().await?,
         };
         let mut current = None;
         if let Some((number, group)) = position {
-            if query.group.as_ref().is_some_and(|wanted| *wanted != group) {
+            if query.selector.group.as_ref().is_some_and(|wanted| *wanted != group) {
                 return Err(Refusal::bad("after belongs to another group than group"));
             }
             ids.retain(|id| *id > group);
             current = Some((group, Some(number)));
         }
         let page = Page { items: Vec::new(), next: None };
-        let groups = ids.into_iter();
-        Ok(Self { query, limit, groups, current, looked_at: 0, bytes: 0, full: false, page })
+        Ok(Self { query, groups: ids.into_iter(), current, looked_at: 0, page })
     }
 
-    fn next_piece(&mut self) -> Option<(String, Option<i64>)> {
-        if self.full {
+    fn next_part(&mut self) -> Option<(String, Option<i64>)> {
+        if self.page.next.is_some() {
             return None;
         }
         if self.current.is_none() {
@@ -175,30 +146,17 @@ impl GroupPager {
         self.current.clone()
     }
 
-    /// Items for the next request to the source. Without a filter every item is shown, so no more
-    /// than fit the page.
-    fn wanted(&self) -> usize {
-        if self.query.is_narrow() { PIECE } else { PIECE.min(self.limit - self.page.items.len()) }
+    fn room(&self) -> usize {
+        self.query.limit - self.page.items.len()
     }
 
-    /// Puts an item on the page, with so many bytes of its record; false when the page is complete.
-    fn take(&mut self, group: &str, number: i64, shown: Option<Value>, bytes: usize) -> bool {
-        self.bytes += if shown.is_some() { bytes } else { 0 };
-        self.page.items.extend(shown);
-        self.looked_at += 1;
-        self.full = self.page.items.len() == self.limit
-            || self.looked_at >= LOOKED_AT_MAX
-            || self.bytes >= BYTES_MAX;
-        self.current = Some((group.to_owned(), Some(number)));
-        if self.full {
-            self.page.next = Some(format!("{number}:{group}"));
-        }
-        !self.full
-    }
-
-    fn piece_done(&mut self, last_of_group: bool) {
-        if last_of_group && !self.full {
-            self.current = None;
-        }
+    /// Adds a part of a group. The page ends where the part has ended early, and behind a group
+    /// once enough records were looked at.
+    fn add<T>(&mut self, group: &str, found: &Selected<T>, items: Vec<Value>) {
+        self.page.items.extend(items);
+        self.current = None;
+        self.looked_at += found.looked_at;
+        let behind = (self.looked_at >= LOOKED_AT_MAX).then_some(i64::MAX);
+        self.page.next = found.next.or(behind).map(|next| format!("{next}:{group}"));
     }
 }

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query as FromQuery, State};
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Refusal, json_answer};
-use super::page::{BYTES_MAX, Page, Query};
+use super::page::{BYTES_MAX, ListParameters, ListQuery, Page};
 use super::payload;
 use super::payload::concealment::Concealment;
 use super::source::Source;
@@ -36,18 +36,10 @@ pub(super) struct CancelBody {
 /// Lists delayed records, by number.
 pub(super) async fn list<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<FromQuery<Query>, QueryRejection>,
+    asked: ListParameters,
 ) -> Result<Response, Refusal> {
-    let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
-    if query.group.is_some() || query.reason.is_some() || query.state.is_some() {
-        return Err(Refusal::bad("what is delayed can be narrowed by topic, limit and after"));
-    }
-    let limit = query.limit()?;
-    let mut after = match query.after.as_deref().map(str::parse::<u64>) {
-        None => None,
-        Some(Ok(after)) => Some(after),
-        Some(Err(_)) => return Err(Refusal::bad("after is not what an answer gave as next")),
-    };
+    let query = ListQuery::narrow(asked, &["topic"])?;
+    let mut after = query.number()?.and_then(|after| u64::try_from(after).ok());
     let mut page = Page { items: Vec::new(), next: None };
     let (mut looked_at, mut bytes) = (0, 0_usize);
     loop {
@@ -59,11 +51,11 @@ pub(super) async fn list<S: Source>(
             admin.options.mask.delayed(&mut record);
             after = Some(record.number);
             looked_at += 1;
-            if query.topic.as_ref().is_none_or(|topic| *topic == record.topic) {
+            if query.selector.topic.as_ref().is_none_or(|topic| *topic == record.topic) {
                 bytes += record_bytes(&record);
                 page.items.push(shown(&record, admin.options.show_payloads));
             }
-            if page.items.len() == limit || looked_at == LOOKED_AT_MAX || bytes >= BYTES_MAX {
+            if page.items.len() == query.limit || looked_at == LOOKED_AT_MAX || bytes >= BYTES_MAX {
                 page.next = after.map(|after| after.to_string());
                 return Ok(json_answer(StatusCode::OK, &page));
             }

@@ -9,17 +9,17 @@ use axum::extract::{Extension, Path, Query as FromQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
 use super::operator_actions::{body, no_receiver, operator, record_patch, send_target};
+use super::page::body_of;
 use super::payload::mask::Mask;
 use super::source::Source;
 use super::state::Admin;
-use crate::engine::{
-    HeaderFilter, Job, JobAction, JobChange, JobError, JobTerms, LetterFilter, WATCHED_MAX,
-};
+use crate::api::{RecordStage, Selector};
+use crate::engine::{Job, JobAction, JobChange, JobError, JobTerms, WATCHED_MAX};
 use crate::model::{GroupId, WallMs};
 
 /// Records in a second when the request names no rate.
@@ -34,20 +34,9 @@ const REDRIVES_DEFAULT: u32 = 3;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct JobBody {
-    pub(super) group: String,
+    #[serde(skip)]
+    pub(super) selector: Selector,
     pub(super) action: Option<String>,
-    pub(super) topic: Option<String>,
-    pub(super) cause: Option<String>,
-    pub(super) contains: Option<String>,
-    pub(super) fingerprint: Option<String>,
-    pub(super) key_shape: Option<String>,
-    pub(super) size: Option<String>,
-    pub(super) since_ms: Option<i64>,
-    pub(super) until_ms: Option<i64>,
-    pub(super) key: Option<String>,
-    /// `name` or `name=value`.
-    pub(super) header: Option<String>,
-    pub(super) value_contains: Option<String>,
     /// Pairs of a name and a value, with `=` between them.
     pub(super) set_headers: Vec<String>,
     pub(super) remove_headers: Vec<String>,
@@ -73,9 +62,9 @@ pub(super) struct JobQuery {
 
 pub(super) async fn plan<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<Json<JobBody>, JsonRejection>,
+    asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let terms = body(asked)?.0.terms()?;
+    let terms = job_body(asked)?.terms(admin.source.now_ms())?;
     let mut plan = admin.source.plan_job(terms).await?;
     for sample in &mut plan.samples {
         let value = sample.value.take().filter(|_| admin.options.show_payloads);
@@ -88,11 +77,15 @@ pub(super) async fn plan<S: Source>(
 pub(super) async fn start<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<JobBody>, JsonRejection>,
+    asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let Json(body) = body(asked)?;
-    let job = begin(&admin, caller, body).await?;
+    let job = begin(&admin, caller, job_body(asked)?).await?;
     Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
+}
+
+fn job_body(asked: Result<Json<Map<String, Value>>, JsonRejection>) -> Result<JobBody, Refusal> {
+    let (selector, body): (Selector, JobBody) = body_of(asked)?;
+    Ok(JobBody { selector, ..body })
 }
 
 /// Starts a job for a caller.
@@ -104,7 +97,7 @@ pub(super) async fn begin<S: Source>(
     // A job is a bulk action, whatever its filter admits.
     let by = operator(caller, body.why.clone(), 2)?;
     let anyway = body.anyway;
-    let terms = body.terms()?;
+    let terms = body.terms(admin.source.now_ms())?;
     if terms.action == JobAction::Redrive && !anyway {
         let plan = admin.source.plan_job(terms.clone()).await?;
         if plan.is_refused {
@@ -181,9 +174,12 @@ fn refusal(error: &JobError) -> Refusal {
 }
 
 impl JobBody {
-    fn terms(self) -> Result<JobTerms, Refusal> {
-        if self.group.is_empty() {
-            return Err(Refusal::bad("group names the group of the dead letters"));
+    fn terms(self, now_ms: i64) -> Result<JobTerms, Refusal> {
+        let group = self.selector.group.clone().filter(|group| !group.is_empty());
+        let group =
+            group.ok_or_else(|| Refusal::bad("group names the group of the dead letters"))?;
+        if self.selector.state.is_some_and(|state| state != RecordStage::Dead) {
+            return Err(Refusal::bad("a job acts on dead letters: leave state out"));
         }
         let target = send_target(self.to_origin, self.to_topic)?;
         let action = match (self.action.as_deref(), target) {
@@ -220,20 +216,8 @@ impl JobBody {
             return Err(Refusal::bad("a discard changes no record: leave the patch out"));
         }
         Ok(JobTerms {
-            group: GroupId::new(&self.group),
-            filter: LetterFilter {
-                topic: self.topic,
-                cause: self.cause,
-                reason_contains: self.contains,
-                fingerprint: self.fingerprint,
-                since: self.since_ms.map(WallMs),
-                until: self.until_ms.map(WallMs),
-                key: self.key,
-                header: self.header.as_deref().map(header_filter),
-                value_contains: self.value_contains,
-                key_shape: self.key_shape,
-                size: self.size,
-            },
+            group: GroupId::new(&group),
+            selector: Selector { group: None, ..self.selector.at(WallMs(now_ms)) },
             patch,
             rate: (rate > 0 && action != JobAction::Discard).then_some(rate),
             canary: if action == JobAction::Redrive { canary } else { 0 },
@@ -244,19 +228,15 @@ impl JobBody {
     }
 }
 
-fn header_filter(text: &str) -> HeaderFilter {
-    match text.split_once('=') {
-        Some((name, value)) => {
-            HeaderFilter { name: name.to_owned(), value: Some(value.to_owned()) }
-        }
-        None => HeaderFilter { name: text.to_owned(), value: None },
-    }
-}
-
 /// A job as the API shows it.
 fn shown(job: &Job, mask: &Mask) -> Value {
     let terms = &job.terms;
-    let filter = &terms.filter;
+    let mut selector = terms.selector.clone();
+    if let Some(header) = &mut selector.header
+        && let Some(value) = &mut header.value
+    {
+        *value = mask.header(&header.name, value).to_owned();
+    }
     json!({
         "id": job.id,
         "group": terms.group.as_str(),
@@ -280,22 +260,7 @@ fn shown(job: &Job, mask: &Mask) -> Value {
         "canary": terms.canary,
         "stop_percent": terms.stop_percent,
         "redrives_max": terms.redrives_max,
-        "filter": {
-            "topic": filter.topic,
-            "cause": filter.cause,
-            "contains": filter.reason_contains,
-            "fingerprint": filter.fingerprint,
-            "key_shape": filter.key_shape,
-            "size": filter.size,
-            "since_ms": filter.since.map(|at| at.0),
-            "until_ms": filter.until.map(|at| at.0),
-            "key": filter.key,
-            "header": filter.header.as_ref().map(|header| match &header.value {
-                Some(value) => pair(mask, &header.name, value),
-                None => header.name.clone(),
-            }),
-            "value_contains": filter.value_contains,
-        },
+        "selector": selector,
         "patch": {
             "set_headers": terms.patch.set_headers.iter()
                 .map(|(name, value)| pair(mask, name, value)).collect::<Vec<_>>(),

@@ -59,7 +59,7 @@ pub use source::{Source, Unavailable};
 pub use state::Options;
 pub use state_counts::StateCounts;
 pub use views::action_request::{
-    ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction,
+    ActionReport, ActionRequest, ActionSample, DueTime, EntryNames, LeftEntry, OperatorAction,
 };
 pub use views::explanation::{
     GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView, SuspectView,
@@ -74,7 +74,7 @@ pub use views::job_plan::{JobPlan, PlanSample};
 pub use views::journal_view::{FsyncTimes, JournalView, LetterSpace};
 pub use views::{
     DeadLetterView, DelayedView, DrainGroup, DrainView, ElsewhereView, GroupView, LevelView,
-    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
+    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView, Selected,
 };
 
 /// All routes, listed in the answer to an unknown path.
@@ -92,13 +92,13 @@ const ROUTES: &[&str] = &[
     "/api/v1/groups/{group}",
     "/api/v1/explain?group=",
     "/api/v1/explain?record=",
-    "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
+    "/api/v1/retries?{conditions}&limit=&after=",
     "/api/v1/retries/fingerprints?group=&limit=",
     "POST /api/v1/retries/{now|delay|dead-letter}",
     "POST /api/v1/nack",
-    "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
+    "/api/v1/dead-letters?{conditions}&limit=&after=",
     "/api/v1/dead-letters/fingerprints?group=&limit=",
-    "/api/v1/dead-letters/export?group=&topic=&reason=&limit=&after=",
+    "/api/v1/dead-letters/export?{conditions}&limit=&after=",
     "POST /api/v1/dead-letters/import",
     "/api/v1/dead-letters/{group}/{offset}",
     "POST /api/v1/dead-letters/{redrive|discard|restore}",

@@ -4,19 +4,20 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Extension, Path, Query as FromQuery, State};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::page::{Page, Query};
+use super::page::{ListParameters, ListQuery, Page, body_of};
 use super::source::Source;
 use super::state::Admin;
 use super::views::action_request::{ActionRequest, DueTime, EntryNames, OperatorAction};
+use crate::api::Selector;
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch, SendTarget};
 use crate::model::{GroupId, WallMs};
 use crate::retry::{Action, DELAY_MS_MAX};
@@ -27,36 +28,70 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the reason that an operator gives.
 pub(super) const WHY_BYTES_MAX: usize = 1024;
 
-/// The body of a request about dead letters.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The fields of a request about dead letters, besides its conditions.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
 pub(super) struct LettersBody {
-    group: String,
     offsets: Vec<i64>,
+    all: bool,
+    dry_run: bool,
+    after: Option<i64>,
     why: Option<String>,
-    #[serde(default)]
     set_headers: Vec<String>,
-    #[serde(default)]
     remove_headers: Vec<String>,
-    merge: Option<serde_json::Value>,
-    value: Option<String>,
-    #[serde(default)]
+    merge: Option<Value>,
+    /// The whole new value.
+    set_value: Option<String>,
     to_origin: bool,
     to_topic: Option<String>,
     /// Send back even if no member would receive the records.
-    #[serde(default)]
     anyway: bool,
 }
 
-/// The body of a request about retries.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The fields of a request about retries, besides its conditions.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct RetriesBody {
-    group: String,
     ids: Vec<u64>,
+    all: bool,
+    dry_run: bool,
+    after: Option<i64>,
     delay_ms: Option<u64>,
     until_ms: Option<i64>,
     why: Option<String>,
+}
+
+/// The records of a request: `names`, or with `all` those that the conditions admit.
+struct NamedOrAll {
+    names: EntryNames,
+    count: usize,
+    all: bool,
+    /// Counts the records and changes none.
+    is_dry: bool,
+    /// The `next` of the answer before.
+    after: Option<i64>,
+}
+
+impl NamedOrAll {
+    /// The group, the records, and their number as far as a reason needs it.
+    fn of(self, selector: Selector) -> Result<(String, EntryNames, usize), Refusal> {
+        let Self { names, count, all, is_dry, after } = self;
+        let missing = || Refusal::bad("group names the group of the records");
+        let group = selector.group.clone().ok_or_else(missing)?;
+        match (all, count > 0) {
+            (true, true) => Err(Refusal::bad("name records, or set all: true")),
+            (true, false) => {
+                let count = if is_dry { 1 } else { OPERATE_MAX };
+                let selector = Box::new(selector);
+                Ok((group, EntryNames::Selected { selector, after, is_dry }, count))
+            }
+            (false, _) if selector.is_narrow() => {
+                Err(Refusal::bad("conditions need all: true, in place of names"))
+            }
+            (false, _) => Ok((group, names, count)),
+        }
+    }
 }
 
 impl ActionRequest {
@@ -79,30 +114,56 @@ pub(super) async fn dead_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(verb): Path<String>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<LettersBody>, JsonRejection>,
+    asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let Json(asked) = body(asked)?;
-    let by = operator(caller, asked.why, asked.offsets.len())?;
+    let (selector, asked): (Selector, LettersBody) = body_of(asked)?;
+    let records = NamedOrAll {
+        count: asked.offsets.len(),
+        names: EntryNames::Letters(asked.offsets),
+        all: asked.all,
+        is_dry: asked.dry_run,
+        after: asked.after,
+    };
+    let (group, names, count) = records.of(selector)?;
+    let by = operator(caller, asked.why, count)?;
     let headers = (asked.set_headers.as_slice(), asked.remove_headers);
-    let patch = record_patch(headers, asked.merge.as_ref(), asked.value)?;
+    let patch = record_patch(headers, asked.merge.as_ref(), asked.set_value)?;
     let target = send_target(asked.to_origin, asked.to_topic)?;
-    let request = letter_request(&asked.group, &verb, asked.offsets, by)?;
-    let request = request.with_patch(patch, target)?;
+    let request = letter_request(&group, &verb, names, by)?.with_patch(patch, target)?;
     check_receivers(&admin, &request, asked.anyway).await?;
-    Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
+    operated(&admin, request).await
 }
 
 pub(super) async fn retries<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(verb): Path<String>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<RetriesBody>, JsonRejection>,
+    asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let Json(RetriesBody { group, ids, delay_ms, until_ms, why }) = body(asked)?;
-    let by = operator(caller, why, ids.len())?;
-    let due = due_time(delay_ms, until_ms)?;
-    let request = retry_request(&group, (&verb, due), ids, by)?;
-    Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
+    let (selector, asked): (Selector, RetriesBody) = body_of(asked)?;
+    let records = NamedOrAll {
+        count: asked.ids.len(),
+        names: EntryNames::Retries(asked.ids),
+        all: asked.all,
+        is_dry: asked.dry_run,
+        after: asked.after,
+    };
+    let (group, names, count) = records.of(selector)?;
+    let by = operator(caller, asked.why, count)?;
+    let due = due_time(asked.delay_ms, asked.until_ms)?;
+    let request = retry_request(&group, (&verb, due), names, by)?;
+    operated(&admin, request).await
+}
+
+async fn operated<S: Source>(
+    admin: &Admin<S>,
+    request: ActionRequest,
+) -> Result<Response, Refusal> {
+    let mut report = admin.source.operate(request).await?;
+    if !admin.options.show_payloads {
+        report.samples.iter_mut().for_each(|sample| sample.error = None);
+    }
+    Ok(json_answer(StatusCode::OK, &report))
 }
 
 /// Refuses to send records back to a group in which no member would receive them.
@@ -127,7 +188,7 @@ pub(super) fn no_receiver(nobody: String) -> Refusal {
 /// The record patch that a request describes.
 pub(super) fn record_patch(
     (set_headers, remove_headers): (&[String], Vec<String>),
-    merge: Option<&serde_json::Value>,
+    merge: Option<&Value>,
     value: Option<String>,
 ) -> Result<RecordPatch, Refusal> {
     let patch = RecordPatch {
@@ -168,10 +229,12 @@ fn set_header(pair: &str) -> Result<(String, String), Refusal> {
 pub(super) fn letter_request(
     group: &str,
     verb: &str,
-    offsets: Vec<i64>,
+    names: EntryNames,
     by: Operator,
 ) -> Result<ActionRequest, Refusal> {
+    let is_job = matches!(names, EntryNames::Selected { .. }) && verb != "restore";
     let action = match verb {
+        _ if is_job => return Err(Refusal::bad("a redrive or discard of all is a job")),
         "redrive" => Action::Redrive,
         "discard" => Action::Discard,
         "restore" => Action::Restore,
@@ -180,7 +243,7 @@ pub(super) fn letter_request(
     Ok(ActionRequest {
         group: GroupId::new(group),
         action: OperatorAction::Plain(action),
-        names: EntryNames::Letters(offsets),
+        names,
         by,
         patch: RecordPatch::default(),
     })
@@ -190,7 +253,7 @@ pub(super) fn letter_request(
 pub(super) fn retry_request(
     group: &str,
     (verb, due): (&str, Option<DueTime>),
-    ids: Vec<u64>,
+    names: EntryNames,
     by: Operator,
 ) -> Result<ActionRequest, Refusal> {
     let action = match (verb, due) {
@@ -204,32 +267,24 @@ pub(super) fn retry_request(
         _ => return Err(Refusal::missing("retries take now, delay and dead-letter")),
     };
     let group = GroupId::new(group);
-    let (names, patch) = (EntryNames::Retries(ids), RecordPatch::default());
-    Ok(ActionRequest { group, action, names, by, patch })
+    Ok(ActionRequest { group, action, names, by, patch: RecordPatch::default() })
 }
 
 /// The audit log, oldest first.
 pub(super) async fn audit<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<FromQuery<Query>, QueryRejection>,
+    asked: ListParameters,
 ) -> Result<Response, Refusal> {
-    let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
-    if query.topic.is_some() || query.reason.is_some() || query.state.is_some() {
-        return Err(Refusal::bad("the audit log can be narrowed by group, limit and after"));
-    }
-    let limit = query.limit()?;
-    let from = match query.after.as_deref().map(str::parse::<i64>) {
-        None => 0,
-        Some(Ok(after)) => after.saturating_add(1),
-        Some(Err(_)) => return Err(Refusal::bad("after is not what an answer gave as next")),
-    };
-    let found = admin.source.audit(query.group.clone(), from, limit).await?;
-    let next = (found.len() == limit).then(|| found.last().map(|(number, _)| number.to_string()));
+    let query = ListQuery::narrow(asked, &["group"])?;
+    let from = query.number()?.map_or(0, |after| after.saturating_add(1));
+    let found = admin.source.audit(query.selector.group.clone(), from, query.limit).await?;
+    let next =
+        (found.len() == query.limit).then(|| found.last().map(|(number, _)| number.to_string()));
     let items = found.iter().map(|(number, record)| shown(*number, record)).collect();
     Ok(json_answer(StatusCode::OK, &Page { items, next: next.flatten() }))
 }
 
-fn shown(number: i64, record: &AuditRecord) -> serde_json::Value {
+fn shown(number: i64, record: &AuditRecord) -> Value {
     json!({
         "number": number,
         "at_ms": record.at.0,

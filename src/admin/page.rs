@@ -1,8 +1,17 @@
 //! Pages of lists: at most `?limit=` items; `next` in the answer is the `?after=` of the next page.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::Query;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::answer::Refusal;
+use crate::api::{RecordStage, Selector};
 
 /// Items of a page when the request names no limit.
 const LIMIT_DEFAULT: usize = 100;
@@ -12,15 +21,14 @@ const LIMIT_MAX: usize = 1000;
 /// Bytes of keys and values on one page; then it ends early, with its `next`.
 pub(super) const BYTES_MAX: usize = 8 << 20;
 
-/// The filters of a list. Unknown names are refused.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Query {
-    pub(super) group: Option<String>,
-    pub(super) topic: Option<String>,
-    pub(super) reason: Option<String>,
-    pub(super) state: Option<String>,
-    pub(super) limit: Option<usize>,
+/// The parameters of a list, not checked yet.
+pub(super) type ListParameters = Result<Query<Vec<(String, String)>>, QueryRejection>;
+
+/// The conditions and the place of a page. Unknown names are refused.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ListQuery {
+    pub(super) selector: Selector,
+    pub(super) limit: usize,
     pub(super) after: Option<String>,
 }
 
@@ -40,9 +48,36 @@ pub(super) struct Page<T> {
     pub(super) next: Option<String>,
 }
 
-impl Query {
-    pub(super) fn limit(&self) -> Result<usize, Refusal> {
-        limit_of(self.limit)
+impl ListQuery {
+    pub(super) fn of(asked: ListParameters) -> Result<Self, Refusal> {
+        let Query(pairs) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
+        let (selector, mut rest) = selector_of(pairs)?;
+        let limit = rest.remove("limit").map(|text| {
+            text.parse().map_err(|_| Refusal::bad(format!("limit {text:?} is no number")))
+        });
+        let limit = limit_of(limit.transpose()?)?;
+        let after = rest.remove("after");
+        no_others(&rest)?;
+        Ok(Self { selector, limit, after })
+    }
+
+    /// [`Self::of`], for a list that knows no conditions but those that `names` lists.
+    pub(super) fn narrow(asked: ListParameters, names: &[&str]) -> Result<Self, Refusal> {
+        let query = Self::of(asked)?;
+        let pairs = query.selector.pairs();
+        match pairs.iter().find(|(name, _)| !names.contains(&name.as_str())) {
+            None => Ok(query),
+            Some((name, _)) => Err(Refusal::bad(format!(
+                "{name} does not narrow this list; {}, limit and after do",
+                names.join(", ")
+            ))),
+        }
+    }
+
+    /// Dead letters alone, where no state is named.
+    pub(super) fn of_dead(mut self) -> Self {
+        self.selector.state.get_or_insert(RecordStage::Dead);
+        self
     }
 
     /// The start of the page, `<number>:<group>`: the last item of the page before.
@@ -56,16 +91,43 @@ impl Query {
         })
     }
 
-    /// Whether a filter may leave out some of the items.
-    pub(super) fn is_narrow(&self) -> bool {
-        self.topic.is_some() || self.reason.is_some() || self.state.is_some()
+    /// The start of a page, the number of the last item of the page before.
+    pub(super) fn number(&self) -> Result<Option<i64>, Refusal> {
+        let number = self.after.as_deref().map(str::parse).transpose();
+        number.map_err(|_| Refusal::bad("after is not what an answer gave as next"))
     }
+}
 
-    /// Whether an origin's topic, a disposition and a state pass the filters.
-    pub(super) fn admits(&self, topic: &str, reason: Option<&str>, state: Option<&str>) -> bool {
-        let is = |wanted: &Option<String>, found: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| Some(wanted) == found)
-        };
-        is(&self.topic, Some(topic)) && is(&self.reason, reason) && is(&self.state, state)
+/// The conditions among parameters or fields, and the others.
+pub(super) fn selector_of(
+    pairs: Vec<(String, String)>,
+) -> Result<(Selector, BTreeMap<String, String>), Refusal> {
+    let mut names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(name) =
+        names.windows(2).find_map(|pair| pair.first().filter(|one| pair.get(1) == Some(one)))
+    {
+        return Err(Refusal::bad(format!("duplicate field `{name}`")));
     }
+    Selector::of_pairs(pairs).map_err(|error| Refusal::bad(error.to_string()))
+}
+
+/// Refuses fields that nothing has read.
+pub(super) fn no_others(rest: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    match rest.keys().next() {
+        None => Ok(()),
+        Some(name) => Err(Refusal::bad(format!("unknown field `{name}`"))),
+    }
+}
+
+/// The conditions and the other fields of a body.
+pub(super) fn body_of<T: DeserializeOwned>(
+    asked: Result<Json<Map<String, Value>>, JsonRejection>,
+) -> Result<(Selector, T), Refusal> {
+    let Json(fields) = asked.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
+    let unprocessable = |error: serde_json::Error| {
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+    };
+    let (selector, rest) = Selector::of_fields(fields).map_err(unprocessable)?;
+    Ok((selector, serde_json::from_value(Value::Object(rest)).map_err(unprocessable)?))
 }

@@ -12,7 +12,9 @@ use super::views::job_plan::JobPlan;
 use super::views::journal_view::JournalView;
 use super::views::{
     DeadLetterView, DelayedView, DrainView, GroupView, Overview, Readiness, RetryRecord, RetryView,
+    Selected,
 };
+use crate::api::Selector;
 use crate::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use crate::model::Origin;
 use crate::observe::GroupGauges;
@@ -67,13 +69,15 @@ pub trait Source: Send + Sync + 'static {
         record: &Origin,
     ) -> impl Future<Output = Result<RecordHistory, Unavailable>> + Send;
 
-    /// Retries of a group that are not final, by id, those after the id `after`.
+    /// Retries of a group that are not final and that a selector admits, by id, those after the id
+    /// `after`.
     fn retries(
         &self,
         group: &str,
-        after: Option<u64>,
+        selector: &Selector,
+        after: Option<i64>,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Selected<RetryView>, Unavailable>> + Send;
 
     /// Retries of a group that wait, by due time and id, those after `after`. At most 256.
     fn waiting(
@@ -101,14 +105,15 @@ pub trait Source: Send + Sync + 'static {
         id: u64,
     ) -> impl Future<Output = Result<Option<RetryRecord>, Unavailable>> + Send;
 
-    /// Dead letters of a group by offset, those after the offset `after`, without their values and
-    /// headers. Bounded in bytes as well.
+    /// Dead letters of a group that a selector admits, by offset, those after the offset `after`,
+    /// without their values and headers. Bounded in bytes as well.
     fn dead_letters(
         &self,
         group: &str,
+        selector: &Selector,
         after: Option<i64>,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<DeadLetterView>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Selected<DeadLetterView>, Unavailable>> + Send;
 
     /// One dead letter.
     fn dead_letter(
@@ -143,11 +148,12 @@ pub trait Source: Send + Sync + 'static {
     /// The cluster id of this sidecar. With it, the id of an entry is unique among all sidecars.
     fn cluster_id(&self) -> String;
 
-    /// Dead letters of a group with their bytes, by offset, those after the offset `after`, among
-    /// the next `limit` letters. Bounded in bytes as well.
+    /// Dead letters of a group that a selector admits, with their bytes, by offset, those after the
+    /// offset `after`, among the next `limit` letters. Bounded in bytes as well.
     fn portable_letters(
         &self,
         group: &str,
+        selector: &Selector,
         after: Option<i64>,
         limit: usize,
     ) -> impl Future<Output = Result<PortableLetters, Unavailable>> + Send;

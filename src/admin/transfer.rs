@@ -1,11 +1,10 @@
 //! Dead letters as files: read with their bytes, and imported at another sidecar.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Extension, Query as FromQuery, State};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -14,11 +13,10 @@ use serde_json::{Value, json};
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
 use super::operator_actions::{WHY_BYTES_MAX, long_reason};
-use super::page::Query;
+use super::page::{ListParameters, ListQuery};
 use super::payload::portable::Portable;
 use super::source::Source;
 use super::state::Admin;
-use super::views::GroupView;
 use crate::engine::Operator;
 
 /// Largest body of an import: the largest record that a frame may hold, in base64, and its
@@ -45,13 +43,14 @@ pub(super) struct ImportBody {
 /// Exports dead letters of one group, with their bytes. Changes nothing.
 pub(super) async fn export_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<FromQuery<Query>, QueryRejection>,
+    asked: ListParameters,
 ) -> MoveResult {
     let (group, query) = export_query(&admin, asked)?;
-    let piece = admin.source.portable_letters(&group, after(&query)?, query.limit()?).await?;
+    let (of, after, limit) = (&query.selector, query.number()?, query.limit);
+    let piece = admin.source.portable_letters(&group, of, after, limit).await?;
     let answer = json!({
         "source": admin.source.cluster_id(),
-        "items": admitted(&query, piece.letters),
+        "items": piece.letters,
         "unreadable": piece.unreadable,
         "next": piece.next.map(|next| next.to_string()),
     });
@@ -61,10 +60,10 @@ pub(super) async fn export_letters<S: Source>(
 /// The group and the query of an export; refused where payloads are hidden.
 fn export_query<S>(
     admin: &Admin<S>,
-    asked: Result<FromQuery<Query>, QueryRejection>,
-) -> Result<(String, Query), Refusal> {
-    let FromQuery(query) = asked.map_err(|e| Refusal::bad(e.body_text()))?;
-    let group = query.group.clone().ok_or_else(|| Refusal::bad("group is missing"))?;
+    asked: ListParameters,
+) -> Result<(String, ListQuery), Refusal> {
+    let query = ListQuery::of(asked)?;
+    let group = query.selector.group.clone().ok_or_else(|| Refusal::bad("group is missing"))?;
     if !admin.options.show_payloads {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
@@ -80,20 +79,6 @@ fn export_query<S>(
         ));
     }
     Ok((group, query))
-}
-
-fn after<T: FromStr>(query: &Query) -> Result<Option<T>, Refusal> {
-    let after = query.after.as_deref().map(str::parse).transpose();
-    after.map_err(|_| Refusal::bad("after is not what an answer gave as next"))
-}
-
-fn admitted(query: &Query, piece: Vec<Portable>) -> Vec<Portable> {
-    let admitted = piece.into_iter().filter(|entry| {
-        let topic = entry.origin.as_deref().map_or("", GroupView::topic_of);
-        let reason = entry.disposition.map(crate::retry::Disposition::as_str);
-        query.admits(topic, reason, None)
-    });
-    admitted.collect()
 }
 
 /// Imports dead letters of another sidecar.

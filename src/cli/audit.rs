@@ -8,6 +8,7 @@ use super::exit::CommandFailure;
 use super::output::show::{Column, field, time};
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, Listing};
+use crate::api::Selector;
 
 const COLUMNS: [Column; 8] = [
     ("AT", |v| time(v, "at_ms")),
@@ -38,10 +39,10 @@ impl AuditArgs {
         screen: &TerminalScreen,
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
-        let query: Vec<_> = self.group.clone().map(|group| ("group", group)).into_iter().collect();
+        let of = Selector { group: self.group.clone(), ..Selector::default() };
         let list = List {
             path: "/api/v1/audit",
-            query,
+            query: of.pairs(),
             limit: Some(self.limit),
             columns: &COLUMNS,
             order: "at",

@@ -7,62 +7,15 @@ use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::operate::{Verb, act};
+use super::operate::{Pick, Verb, act, request};
 use super::output::progress_bar::ProgressBar;
 use super::output::show::cell;
 use super::output::table::defused;
 use super::sidecars::AdminAt;
 use super::sidecars::http::AdminEndpoint;
-use crate::clock::Clock;
-use crate::config::{ms, parse_duration};
 
 /// Interval between two requests for the state of a running job.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// Conditions on failed records; all must be met.
-#[derive(Debug, Args)]
-pub(super) struct FailureFilterArgs {
-    /// Only records produced to this topic.
-    #[arg(long, requires = "all")]
-    pub(super) topic: Option<String>,
-    /// Only with this cause, such as rejected or `max_attempts`.
-    #[arg(long, requires = "all")]
-    pub(super) cause: Option<String>,
-    /// Only with this text in the reason that the application gave.
-    #[arg(long, value_name = "TEXT", requires = "all")]
-    pub(super) contains: Option<String>,
-    /// Only with this masked reason, as `group-by` shows it.
-    #[arg(long, requires = "all")]
-    pub(super) fingerprint: Option<String>,
-    /// Only with this pattern of the key, as `group-by` shows it.
-    #[arg(long, value_name = "PATTERN", requires = "all")]
-    pub(super) key_shape: Option<String>,
-    /// Only records of this size class, as `group-by` shows it.
-    #[arg(long, value_name = "CLASS", requires = "all")]
-    pub(super) size: Option<String>,
-}
-
-/// Conditions on dead letters; all must be met.
-#[derive(Debug, Args)]
-pub(super) struct LetterFilterArgs {
-    #[command(flatten)]
-    failure: FailureFilterArgs,
-    /// Only dead letters of the last time, such as 2h.
-    #[arg(long, value_name = "AGE", requires = "all")]
-    since: Option<String>,
-    /// Only dead letters that are older than this, such as 30m.
-    #[arg(long, value_name = "AGE", requires = "all")]
-    until: Option<String>,
-    /// Only with this key.
-    #[arg(long, requires = "all")]
-    key: Option<String>,
-    /// Only with this header: NAME or NAME=VALUE.
-    #[arg(long, requires = "all")]
-    header: Option<String>,
-    /// Only with this text in the value.
-    #[arg(long, value_name = "TEXT", requires = "all")]
-    value_contains: Option<String>,
-}
 
 /// Changes of each record before it is sent back.
 #[derive(Debug, Args)]
@@ -81,15 +34,8 @@ pub(super) struct PatchArgs {
 /// Dead letters by offset or by a filter.
 #[derive(Debug, Args)]
 pub(super) struct LettersArgs {
-    /// The group of the dead letters.
-    group: String,
-    /// Offsets in the dead-letter topic, as `dlq list` shows them.
-    offsets: Vec<u64>,
-    /// All that match the filters below.
-    #[arg(long, conflicts_with = "offsets")]
-    all: bool,
     #[command(flatten)]
-    filter: LetterFilterArgs,
+    pick: Pick,
     /// The reason, for the audit log; needed for more than one record.
     #[arg(long)]
     why: Option<String>,
@@ -151,7 +97,7 @@ impl RedriveArgs {
             terms.push(("anyway", json!(true)));
         }
         terms.extend(self.to_topic.as_ref().map(|topic| ("to_topic", json!(topic))));
-        if self.letters.all {
+        if self.letters.pick.all {
             terms.extend([
                 ("rate", json!(self.rate)),
                 ("canary", json!(self.canary)),
@@ -171,18 +117,16 @@ impl LettersArgs {
         mut terms: Vec<(&str, Value)>,
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
-        if !self.all {
-            let request = (self.group.as_str(), self.why.as_deref());
-            return act(&self.at, verb, request, (&self.offsets, &terms), out);
+        if !self.pick.all {
+            return act(&self.at, verb, (&self.pick, self.why.as_deref()), &terms, out);
         }
         terms.push(("action", json!(action)));
-        terms.extend(self.filter.terms()?);
-        terms.push(("group", json!(self.group)));
+        let conditions = self.pick.conditions()?;
         if !self.execute {
-            return self.plan(action, &object(terms), out);
+            return self.plan(action, &request(&conditions, &terms), out);
         }
         terms.push(("why", json!(self.why)));
-        let request = object(terms);
+        let request = request(&conditions, &terms);
         let job = self.at.post("/api/v1/jobs", &request)?;
         if self.detach {
             let id = cell(&job, "id");
@@ -229,7 +173,7 @@ impl LettersArgs {
             writeln!(out, "they go to {target}: every group that reads it gets them")?;
         } else if matched > 0 && action == "redrive" {
             let (topic, retries) = (cell(&plan, "retry_topic"), count("max_reconsume_times"));
-            let group = defused(&self.group);
+            let group = defused(&cell(request, "group"));
             writeln!(
                 out,
                 "they go to {group} alone, by {topic}, with up to {retries} retries each"
@@ -242,41 +186,6 @@ impl LettersArgs {
         complain("a dry run: nothing was changed. Add --execute and --why to act");
         Ok(())
     }
-}
-
-impl LetterFilterArgs {
-    fn terms(&self) -> Result<Vec<(&'static str, Value)>, CommandFailure> {
-        let texts = [
-            ("topic", &self.failure.topic),
-            ("cause", &self.failure.cause),
-            ("contains", &self.failure.contains),
-            ("fingerprint", &self.failure.fingerprint),
-            ("key_shape", &self.failure.key_shape),
-            ("size", &self.failure.size),
-            ("key", &self.key),
-            ("header", &self.header),
-            ("value_contains", &self.value_contains),
-        ];
-        let texts =
-            texts.into_iter().filter_map(|(name, text)| Some((name, json!(text.as_ref()?))));
-        let mut terms: Vec<_> = texts.collect();
-        for (name, age) in [("since_ms", &self.since), ("until_ms", &self.until)] {
-            if let Some(age) = age {
-                terms.push((name, json!(ago_ms(age)?)));
-            }
-        }
-        Ok(terms)
-    }
-}
-
-fn object(fields: Vec<(&str, Value)>) -> Value {
-    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-}
-
-/// The Unix milliseconds of a moment that is `age` ago.
-fn ago_ms(age: &str) -> Result<i64, CommandFailure> {
-    let age = parse_duration(age).map_err(|error| CommandFailure::new(Exit::Usage, error))?;
-    Ok(Clock::start().now().wall.0.saturating_sub_unsigned(ms(age)))
 }
 
 /// Waits until a job has ended or pauses; a terminal shows the progress.

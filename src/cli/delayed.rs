@@ -10,6 +10,7 @@ use super::output::show::{Column, field, time};
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
 use super::sidecars::pages::{List, Listing, Total};
+use crate::api::Selector;
 
 const COLUMNS: [Column; 4] = [
     ("ID", |v| field(v, "id")),
@@ -54,10 +55,10 @@ pub(super) fn run(
 ) -> Result<(), CommandFailure> {
     match command {
         DelayedCommand::List(DelayedListArgs { topic, limit, listing }) => {
-            let query: Vec<_> = topic.clone().map(|topic| ("topic", topic)).into_iter().collect();
+            let of = Selector { topic: topic.clone(), ..Selector::default() };
             let list = List {
                 path: "/api/v1/delayed",
-                query,
+                query: of.pairs(),
                 limit: Some(*limit),
                 columns: &COLUMNS,
                 order: "due",

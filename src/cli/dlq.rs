@@ -9,14 +9,15 @@ use serde_json::Value;
 use super::bulk::{LettersArgs, RedriveArgs};
 use super::exit::CommandFailure;
 use super::operate::{ActionArgs, Verb};
-use super::output::show::{Column, Filter, ReadArgs, cell, field, moment, text, time};
+use super::output::show::{Column, Conditions, Filter, ReadArgs, cell, field, moment, text, time};
 use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
 use super::sidecars::pages::{List, Listing};
+use super::transfer::ExportQuery;
 use super::transfer::import::{self, ImportArgs};
-use super::transfer::{ExportFilter, ExportQuery};
 use crate::admin::percent_encoded;
+use crate::api::Selector;
 
 const COLUMNS: [Column; 8] = [
     ("GROUP", |v| field(v, "group")),
@@ -54,7 +55,7 @@ pub(super) enum DlqCommand {
 /// The end of `reprise dlq list --help`.
 const LIST_EXAMPLES: &str = "\
 EXAMPLES:
-  reprise dlq list --group shop --reason rejected
+  reprise dlq list --group shop --cause rejected
   reprise dlq list --sort -failures
   reprise dlq list --group shop --watch=5
   reprise dlq list --admin pod-0:9664,pod-1:9664 --format jsonl";
@@ -66,26 +67,16 @@ EXAMPLES:
   reprise dlq redrive shop 17 --set-header tenant=b --merge '{\"total\": 2}'
   reprise dlq redrive shop 17 --to-topic orders.parking --why \"for the night run\"
   reprise dlq redrive shop --all --topic orders --since 2h
-  reprise dlq redrive shop --all --contains \"no stock\" --canary 5 --rate 100 --execute --why INC-7
+  reprise dlq redrive shop --all --error \"no stock\" --canary 5 --rate 100 --execute --why INC-7
 
 A job of --all goes on when the command is interrupted: see reprise job list.";
 
-const REDRIVE: Verb = Verb {
-    list: "/api/v1/dead-letters",
-    path: "/api/v1/dead-letters/redrive",
-    names: ("offset", "offsets"),
-    done: "sent back",
-    states: &[],
-};
+const REDRIVE: Verb =
+    Verb { path: "/api/v1/dead-letters/redrive", names: "offsets", done: "sent back" };
 
 const DISCARD: Verb = Verb { path: "/api/v1/dead-letters/discard", done: "discarded", ..REDRIVE };
 
-const RESTORE: Verb = Verb {
-    path: "/api/v1/dead-letters/restore",
-    done: "restored",
-    states: &["discarded"],
-    ..REDRIVE
-};
+const RESTORE: Verb = Verb { path: "/api/v1/dead-letters/restore", done: "restored", ..REDRIVE };
 
 #[derive(Debug, Args)]
 pub(super) struct DlqListArgs {
@@ -116,7 +107,7 @@ pub(super) struct GroupByArgs {
 #[derive(Debug, Args)]
 pub(super) struct ExportLettersArgs {
     #[command(flatten)]
-    filter: ExportFilter,
+    conditions: Conditions,
     /// The file to make; stdout if not given.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -126,7 +117,7 @@ pub(super) struct ExportLettersArgs {
 
 impl ExportLettersArgs {
     fn run(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
-        let query = ExportQuery { at: &self.at, filter: &self.filter };
+        let query = ExportQuery { at: &self.at, selector: self.conditions.selector() };
         query.save(self.out.as_deref(), out)
     }
 }
@@ -156,7 +147,7 @@ impl GroupByArgs {
         screen: &TerminalScreen,
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
-        let query = vec![("group", self.group.clone())];
+        let query = Selector::of_group(&self.group).pairs();
         let list = List { path, query, limit: None, columns, order, total: None };
         self.listing.show((out, screen), &list)
     }

@@ -12,7 +12,7 @@ use super::output::table::{Cell, defused};
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, Listing, Total};
 use crate::admin::percent_encoded;
-use crate::config::duration_text;
+use crate::model::duration_text;
 
 const COLUMNS: [Column; 10] = [
     ("GROUP", |v| field(v, "group")),

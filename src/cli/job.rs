@@ -12,6 +12,7 @@ use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
 use super::sidecars::pages::{List, Listing};
+use crate::api::Selector;
 
 const COLUMNS: [Column; 8] = [
     ("JOB", |v| field(v, "id")),
@@ -99,9 +100,10 @@ pub(super) fn run(
 
 impl JobListArgs {
     fn run(&self, screen: &TerminalScreen, out: &mut dyn Write) -> Result<(), CommandFailure> {
+        let of = Selector { group: self.group.clone(), ..Selector::default() };
         let list = List {
             path: "/api/v1/jobs",
-            query: self.group.clone().map(|group| ("group", group)).into_iter().collect(),
+            query: of.pairs(),
             limit: None,
             columns: &COLUMNS,
             order: "-started",
@@ -169,7 +171,7 @@ fn job_lines(job: &Value, screen: &TerminalScreen) -> Vec<String> {
             cell(job, "stop_percent")
         ),
     ]);
-    for part in ["filter", "patch"] {
+    for part in ["selector", "patch"] {
         let fields = job.get(part).and_then(Value::as_object).into_iter().flatten();
         for (name, value) in fields.filter(|(_, value)| !is_empty(value)) {
             out.push(format!("{part:<14}{name} {}", defused(&value.to_string())));

@@ -52,8 +52,8 @@ EXAMPLES:
   reprise serve --upstream kafka:9092        a sidecar in front of a cluster
   reprise dlq list --group shop              dead letters, oldest first
   reprise dlq redrive shop 17                send one back
-  reprise dlq redrive shop --all --contains \"no stock\"    what a job would do
-  reprise dlq redrive shop --all --contains \"no stock\" --canary 5 --execute --why INC-7
+  reprise dlq redrive shop --all --error \"no stock\"    what a job would do
+  reprise dlq redrive shop --all --error \"no stock\" --canary 5 --execute --why INC-7
   reprise job list                           jobs and their progress
   reprise group list --admin pod-0:9664,pod-1:9664    groups of two sidecars
   reprise audit --group shop                 who did what

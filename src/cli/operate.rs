@@ -1,38 +1,44 @@
-//! `dlq restore` and `retry now|delay|kill`: actions on named entries, or on all that a filter
-//! matches. A bulk action is a dry run without `--execute`.
+//! `dlq restore` and `retry now|delay|kill`: actions on named entries, or on all that conditions
+//! admit. A bulk action is a dry run without `--execute`.
 
 use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::bulk::FailureFilterArgs;
 use super::exit::{CommandFailure, Exit, complain};
 use super::output::progress_bar::ProgressBar;
 use super::output::show::cell;
+use super::output::table::defused;
 use super::sidecars::AdminAt;
-use super::sidecars::pages::items;
-use crate::engine::mask;
+use crate::api::Selector;
 
+/// Records that a dry run shows.
+const SAMPLES: usize = 3;
 /// Entries of one request.
 const REQUEST_MAX: usize = 500;
-/// Entries that a filter may match.
-const MATCHED_MAX: u64 = 1_000_000;
-/// Entries that a dry run lists.
-const SAMPLES: usize = 3;
+
+/// Records by name, or all that conditions admit.
+#[derive(Debug, Args)]
+pub(super) struct Pick {
+    /// The group of the records; as --group.
+    #[arg(value_name = "GROUP")]
+    of: Option<String>,
+    /// Offsets in the dead-letter topic, or ids of retries, as the lists show them.
+    #[arg(value_name = "NAME")]
+    names: Vec<u64>,
+    /// All that the conditions below admit.
+    #[arg(long, conflicts_with = "names")]
+    pub(super) all: bool,
+    #[command(flatten)]
+    selector: Selector,
+}
 
 /// The entries of an action, and its terms.
 #[derive(Debug, Args)]
 pub(super) struct ActionArgs {
-    /// The group of the records.
-    group: String,
-    /// Offsets in the dead-letter topic, or ids of retries, as the lists show them.
-    names: Vec<u64>,
-    /// All that match the filters below.
-    #[arg(long, conflicts_with = "names")]
-    all: bool,
     #[command(flatten)]
-    filter: FailureFilterArgs,
+    pick: Pick,
     /// The reason, for the audit log; needed for more than one record.
     #[arg(long)]
     why: Option<String>,
@@ -46,16 +52,52 @@ pub(super) struct ActionArgs {
 /// An action of the admin API.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verb {
-    /// The list of the entries.
-    pub(super) list: &'static str,
     /// The path of the action.
     pub(super) path: &'static str,
-    /// The field of an entry that names it, and of the request that lists the names.
-    pub(super) names: (&'static str, &'static str),
+    /// The field of the request that lists the names.
+    pub(super) names: &'static str,
     /// The word for the outcome.
     pub(super) done: &'static str,
-    /// The states of the entries that `--all` takes; empty: any.
-    pub(super) states: &'static [&'static str],
+}
+
+/// The counts of an action so far.
+#[derive(Default)]
+struct ActionTally {
+    changed: u64,
+    left: u64,
+    matched: u64,
+}
+
+impl Pick {
+    /// The group and the names.
+    pub(super) fn named(&self) -> Result<(String, Vec<u64>), CommandFailure> {
+        let usage = |says: &str| CommandFailure::new(Exit::Usage, says);
+        if !self.all && self.selector.is_narrow() {
+            return Err(usage("conditions need --all, in place of names; see --help"));
+        }
+        let mut names = self.names.clone();
+        match (&self.of, &self.selector.group) {
+            (None, None) => Err(usage("name the group; see --help")),
+            (Some(group), None) | (None, Some(group)) => Ok((group.clone(), names)),
+            // With --group each positional argument is a name.
+            (Some(first), Some(group)) => {
+                let first = first.parse().map_err(|_| usage("name the group once; see --help"))?;
+                names.insert(0, first);
+                Ok((group.clone(), names))
+            }
+        }
+    }
+
+    /// The conditions, as fields of a request.
+    pub(super) fn conditions(&self) -> Result<Vec<(String, Value)>, CommandFailure> {
+        let (group, names) = self.named()?;
+        if !names.is_empty() {
+            let says = "name records, or say --all; see --help";
+            return Err(CommandFailure::new(Exit::Usage, says));
+        }
+        let selector = Selector { group: Some(group), ..self.selector.clone() };
+        Ok(selector.pairs().into_iter().map(|(name, text)| (name, json!(text))).collect())
+    }
 }
 
 impl ActionArgs {
@@ -66,55 +108,43 @@ impl ActionArgs {
         terms: &[(&str, Value)],
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
-        let names = if self.all { self.matching(verb, out)? } else { self.names.clone() };
-        if self.all && names.is_empty() {
+        if !self.pick.all {
+            return act(&self.at, verb, (&self.pick, self.why.as_deref()), terms, out);
+        }
+        let mut fields = self.pick.conditions()?;
+        fields.extend([
+            ("all".to_owned(), json!(true)),
+            ("dry_run".to_owned(), json!(!self.execute)),
+            ("why".to_owned(), json!(self.why)),
+        ]);
+        let (mut tally, mut progress) = (ActionTally::default(), ProgressBar::start());
+        let mut samples = Vec::new();
+        loop {
+            let answer = self.at.post(verb.path, &request(&fields, terms))?;
+            tally.add(&answer, &mut progress);
+            progress.line(&format!("{} {}", tally.changed, verb.done));
+            samples.extend(
+                answer.get("samples").and_then(Value::as_array).cloned().unwrap_or_default(),
+            );
+            let next = answer.get("next").filter(|next| !next.is_null()).cloned();
+            let Some(next) = next else { break };
+            fields.retain(|(name, _)| name != "after");
+            fields.push(("after".to_owned(), next));
+        }
+        drop(progress);
+        if self.execute {
+            return tally.end(verb, out);
+        }
+        writeln!(out, "{} records match", tally.matched)?;
+        for sample in samples.iter().take(SAMPLES) {
+            let text = |key| defused(&cell(sample, key));
+            writeln!(out, "  {}  {}  {}", text("entry"), text("origin"), text("error"))?;
+        }
+        if tally.matched == 0 {
             return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
         }
-        if self.all && !self.execute {
-            complain("a dry run: nothing was changed. Add --execute and --why to act");
-            return Ok(());
-        }
-        act(&self.at, verb, (&self.group, self.why.as_deref()), (&names, terms), out)
-    }
-
-    /// The names of all matching records; prints their count and the first of them.
-    fn matching(&self, verb: Verb, out: &mut dyn Write) -> Result<Vec<u64>, CommandFailure> {
-        let mut query = vec![("group", self.group.clone())];
-        query.extend(self.filter.topic.clone().map(|topic| ("topic", topic)));
-        query.extend(self.filter.cause.clone().map(|cause| ("reason", cause)));
-        if let [state] = verb.states {
-            query.push(("state", (*state).to_owned()));
-        }
-        let mut found = items(&self.at, verb.list, &query, MATCHED_MAX)?;
-        let is_taken = |state: &str| verb.states.is_empty() || verb.states.contains(&state);
-        found.retain(|item| is_taken(&cell(item, "state")));
-        // An exhausted record that is blocked waits for room, and for no time.
-        let is_exhausted =
-            |item: &Value| cell(item, "state") == "blocked" && item["due_ms"].is_null();
-        found.retain(|item| !is_exhausted(item));
-        if let Some(text) = &self.filter.contains {
-            found.retain(|item| cell(item, "reason").contains(text));
-        }
-        if let Some(fingerprint) = &self.filter.fingerprint {
-            found.retain(|item| {
-                mask(item.get("reason").and_then(Value::as_str).unwrap_or_default()) == *fingerprint
-            });
-        }
-        for (field, wanted) in [("key_shape", &self.filter.key_shape), ("size", &self.filter.size)]
-        {
-            if let Some(wanted) = wanted {
-                found.retain(|item| cell(item, field) == *wanted);
-            }
-        }
-        if !self.execute {
-            writeln!(out, "{} records match", found.len())?;
-            for item in found.iter().take(SAMPLES) {
-                let name = cell(item, verb.names.0);
-                let (origin, reason) = (cell(item, "origin"), cell(item, "reason"));
-                writeln!(out, "  {name}  {origin}  {reason}")?;
-            }
-        }
-        Ok(found.iter().filter_map(|item| item.get(verb.names.0)?.as_u64()).collect())
+        complain("a dry run: nothing was changed. Add --execute and --why to act");
+        Ok(())
     }
 }
 
@@ -122,36 +152,51 @@ impl ActionArgs {
 pub(super) fn act(
     at: &AdminAt,
     verb: Verb,
-    (group, why): (&str, Option<&str>),
-    (names, terms): (&[u64], &[(&str, Value)]),
+    (pick, why): (&Pick, Option<&str>),
+    terms: &[(&str, Value)],
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
+    let (group, names) = pick.named()?;
     if names.is_empty() {
         return Err(CommandFailure::new(Exit::Usage, "name the records, or say --all; see --help"));
     }
-    let (mut changed, mut left) = (0, 0);
-    let (mut progress, mut done) = (ProgressBar::start(), 0);
+    let (mut tally, mut done) = (ActionTally::default(), 0);
+    let mut progress = ProgressBar::start();
     for some in names.chunks(REQUEST_MAX) {
         progress.show(done, u64::try_from(names.len()).unwrap_or(0), verb.done);
         done += u64::try_from(some.len()).unwrap_or(0);
-        let mut request = json!({ "group": group, "why": why });
-        if let Some(fields) = request.as_object_mut() {
-            fields.insert(verb.names.1.to_owned(), json!(some));
-            fields.extend(terms.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-        }
-        let answer = at.post(verb.path, &request)?;
-        changed += answer.get("changed").and_then(Value::as_u64).unwrap_or(0);
+        let fields = [("group", json!(group)), ("why", json!(why)), (verb.names, json!(some))];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value));
+        tally.add(&at.post(verb.path, &request(&fields, terms))?, &mut progress);
+    }
+    drop(progress);
+    tally.end(verb, out)
+}
+
+pub(super) fn request(fields: &[(String, Value)], terms: &[(&str, Value)]) -> Value {
+    let terms = terms.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    Value::Object(fields.iter().cloned().chain(terms).collect())
+}
+
+impl ActionTally {
+    /// Adds the answer to a request; tells which entries stay.
+    fn add(&mut self, answer: &Value, progress: &mut ProgressBar) {
+        let count = |key| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
+        self.changed += count("changed");
+        self.matched += count("matched");
         let kept = answer.get("left").and_then(Value::as_array);
         for entry in kept.into_iter().flatten() {
-            left += 1;
+            self.left += 1;
             progress.wipe();
             complain(&format!("{}: {}", cell(entry, "entry"), cell(entry, "why")));
         }
     }
-    drop(progress);
-    writeln!(out, "{changed} {}, {left} left as they were", verb.done)?;
-    if changed == 0 {
-        return Err(CommandFailure::new(Exit::NothingMatched, "no record was changed"));
+
+    fn end(&self, verb: Verb, out: &mut dyn Write) -> Result<(), CommandFailure> {
+        writeln!(out, "{} {}, {} left as they were", self.changed, verb.done, self.left)?;
+        if self.changed == 0 {
+            return Err(CommandFailure::new(Exit::NothingMatched, "no record was changed"));
+        }
+        Ok(())
     }
-    Ok(())
 }

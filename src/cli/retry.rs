@@ -14,10 +14,7 @@ use super::output::table::Cell;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, Listing};
 use crate::admin::percent_encoded;
-use crate::config::{ms, parse_duration};
-
-/// The values of `--state`.
-const STATES: [&str; 4] = ["waiting", "due", "unread", "blocked"];
+use crate::model::{ms, parse_duration};
 
 const COLUMNS: [Column; 9] = [
     ("GROUP", |v| field(v, "group")),
@@ -58,13 +55,7 @@ EXAMPLES:
   reprise retry list --watch
   reprise retry list --admin pod-0:9664,pod-1:9664";
 
-const NOW: Verb = Verb {
-    list: "/api/v1/retries",
-    path: "/api/v1/retries/now",
-    names: ("id", "ids"),
-    done: "due now",
-    states: &["waiting", "due", "blocked"],
-};
+const NOW: Verb = Verb { path: "/api/v1/retries/now", names: "ids", done: "due now" };
 
 const DELAY: Verb = Verb { path: "/api/v1/retries/delay", done: "delayed", ..NOW };
 
@@ -92,9 +83,6 @@ impl DelayArgs {
 pub(super) struct RetryListArgs {
     #[command(flatten)]
     filter: Filter,
-    /// Only this state.
-    #[arg(long, value_parser = STATES)]
-    state: Option<String>,
     #[command(flatten)]
     listing: Listing,
 }
@@ -132,7 +120,7 @@ pub(super) fn run(
     screen: &TerminalScreen,
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
-    let RetryListArgs { filter, state, listing } = match command {
+    let RetryListArgs { filter, listing } = match command {
         RetryCommand::List(args) => args,
         RetryCommand::GroupBy(args) => {
             let path = "/api/v1/retries/fingerprints";
@@ -143,15 +131,13 @@ pub(super) fn run(
         RetryCommand::Delay(args) => return args.run(out),
         RetryCommand::Kill(args) => return args.run(KILL, &[], out),
     };
-    let mut query = filter.query();
-    query.extend(state.clone().map(|state| ("state", state)));
     let list = List {
         path: "/api/v1/retries",
-        query,
+        query: filter.query(),
         limit: Some(filter.limit),
         columns: &COLUMNS,
         order: "group",
-        total: filter.total(state.as_deref().unwrap_or("pending")),
+        total: filter.total("pending"),
     };
     listing.show((out, screen), &list)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, ListenerTls, Retry, RetryDelivery,
-    Rewind, UpstreamSasl, UpstreamTls, ms,
+    Rewind, UpstreamSasl, UpstreamTls,
 };
 use tokio::sync::watch;
 
@@ -13,7 +13,7 @@ use crate::client::ListenerSpec;
 use crate::clock::Clock;
 use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
-use crate::model::{GroupId, OperatorToken};
+use crate::model::{GroupId, OperatorToken, ms};
 use crate::observe::Metrics;
 use crate::retry::{BreakerRules, Delays, LevelTable, OrderMode, Policies, Policy, TopicRule};
 use crate::route::security::session::LoginPolicy;

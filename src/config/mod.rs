@@ -22,7 +22,6 @@ mod reload;
 mod ruling;
 mod section;
 mod sources;
-mod units;
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +38,6 @@ pub use parts::{
 pub use problem::ConfigError;
 pub use reload::{Reload, RestartKey};
 pub use ruling::ActiveKey;
-pub use units::{duration_text, ms, parse_duration, size_text};
 
 use known_keys::known_keys;
 use node::{ConfigNode, Value};

@@ -10,8 +10,8 @@ use super::keys::KeyIndex;
 use super::node::{ConfigNode, ConfigPosition, MappingEntry, Value};
 use super::problem::{Problem, nearest};
 use super::raw;
-use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::model::Secret;
+use crate::model::{duration_text, parse_duration, parse_size, size_text};
 
 /// Problems, warnings and secrets that reading finds besides the values.
 #[derive(Debug, Default)]

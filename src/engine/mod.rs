@@ -55,8 +55,8 @@ pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::Engine;
 pub use job::{
-    HeaderFilter, Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, LetterFilter,
-    PatchError, RecordPatch, RedriveOutcomes, SendTarget, WATCHED_MAX, mask,
+    Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, PatchError, RecordPatch,
+    RedriveOutcomes, SendTarget, WATCHED_MAX,
 };
 pub use letters::dead_letter::{DeadLetter, Letters};
 pub use letters::final_log::ROUND as FINAL_ROUND;

@@ -10,6 +10,7 @@ mod retry_pair;
 mod retry_place;
 mod runs;
 mod secret;
+mod units;
 mod utc;
 
 pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicId, TopicName, TopicPartition};
@@ -19,4 +20,8 @@ pub use retry_pair::RetryPair;
 pub use retry_place::{RetryPartition, RetryPlace};
 pub use runs::{OffsetRuns, Sparse};
 pub use secret::{OperatorToken, Secret};
+pub use units::{
+    duration_text, ms, parse_duration, parse_size, ser_duration, ser_limit, ser_size,
+    ser_size_limit, size_text,
+};
 pub use utc::utc;

@@ -158,7 +158,7 @@ async function lists(page, admin) {
   await page.goto(`${admin}/groups/shop`);
   await follow(page, 'a[href$="/groups/shop/letters"]');
   check((await text(page)).includes("all dead letters"), "the group leads to its list");
-  await page.goto(`${admin}/groups/shop/letters?why=explicit_dlq`);
+  await page.goto(`${admin}/groups/shop/letters?cause=explicit_dlq`);
   check((await text(page)).includes("cause explicit_dlq"), "a list can have one cause");
   await judgeBoth(page, "letters");
   const marks = () => page.$$eval("td.mark input", (all) => all.filter((one) => one.checked).length);

@@ -244,9 +244,9 @@ fn a_record_is_patched_before_its_redrive() {
     fill(&mut member, 2);
     let redrive = |body: Value| server.post("/api/v1/dead-letters/redrive", &body.to_string());
     let (code, answer) =
-        redrive(json!({"group": "shop", "offsets": [0], "merge": {"total": 2}, "value": "x"}));
+        redrive(json!({"group": "shop", "offsets": [0], "merge": {"total": 2}, "set_value": "x"}));
     assert_eq!(code, 400, "{answer}");
-    let value = json!({"group": "shop", "offsets": [0], "value": "mended"});
+    let value = json!({"group": "shop", "offsets": [0], "set_value": "mended"});
     assert_eq!(redrive(value).1["changed"], 1);
     let merge = json!({"group": "shop", "offsets": [1], "merge": {"total": 2},
         "set_headers": ["checked=yes"], "remove_headers": ["tenant"]});

@@ -297,8 +297,8 @@ fn only_letters_that_a_filter_admits_are_exported() {
         (output.status.code().unwrap(), lines)
     };
     assert_eq!(export(&["--group", "shop"]), (0, 2), "the discarded one is left out");
-    assert_eq!(export(&["--topic", "orders", "--reason", "explicit_dlq"]), (0, 2));
-    for none in [["--group", "other"], ["--topic", "bills"], ["--reason", "expired"]] {
+    assert_eq!(export(&["--topic", "orders", "--cause", "explicit_dlq"]), (0, 2));
+    for none in [["--group", "other"], ["--topic", "bills"], ["--cause", "expired"]] {
         assert_eq!(export(&none), (3, 0), "{none:?}");
     }
     source.restart_with(|config| config.admin.payloads = Payloads::Hide);

@@ -8,6 +8,7 @@ mod bad_disk;
 #[path = "../upstream/broker.rs"]
 mod broker;
 mod check;
+mod conditions;
 mod config;
 mod demo;
 #[path = "../support/example.rs"]

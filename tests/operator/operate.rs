@@ -17,7 +17,7 @@ fn cli(server: &Server, args: &[&str]) -> (i32, String, String) {
 }
 
 /// Runs a command that must succeed. Returns its stdout.
-fn done(server: &Server, args: &[&str]) -> String {
+pub(crate) fn done(server: &Server, args: &[&str]) -> String {
     let (code, out, err) = cli(server, args);
     assert_eq!(code, 0, "{args:?}: {out}{err}");
     out
@@ -36,7 +36,7 @@ fn fill(member: &mut Member) {
 }
 
 /// Offsets of the dead letters in a state.
-fn letters(server: &Server, state: &str) -> Vec<i64> {
+pub(crate) fn letters(server: &Server, state: &str) -> Vec<i64> {
     let found = server.json(&format!("/api/v1/dead-letters?group=shop&state={state}"));
     let items = found["items"].as_array().unwrap();
     items.iter().map(|item| item["offset"].as_i64().unwrap()).collect()
@@ -186,10 +186,11 @@ fn bulk_verbs_take_retries_that_are_due() {
         member.client.nack("shop", &format!("orders-0@{offset}"), nack);
     }
     until("the first is due", || server.json("/api/v1/groups/shop")["due"] == 1);
-    for (verb, time) in [("now", &[][..]), ("delay", &["--for", "2h"]), ("kill", &[])] {
+    let verbs = [("now", &[][..], 1), ("delay", &["--for", "2h"], 2), ("kill", &[], 2)];
+    for (verb, time, count) in verbs {
         let all = [&["retry", verb, "shop", "--all"][..], time].concat();
         let plan = done(&server, &all);
-        assert!(plan.starts_with("2 records match\n"), "{verb}: {plan}");
+        assert!(plan.starts_with(&format!("{count} records match\n")), "{verb}: {plan}");
     }
     let act = ["--execute", "--why", "INC-7"];
     let delay = ["retry", "delay", "shop", "--all", "--for", "2h"];
@@ -204,10 +205,10 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
     let mut server = Server::start();
     let mut member = Member::of_shop(&server);
     fill(&mut member);
-    let dry = done(&server, &["dlq", "redrive", "shop", "--all", "--contains", "no stock"]);
+    let dry = done(&server, &["dlq", "redrive", "shop", "--all", "--error", "no stock"]);
     assert!(dry.starts_with("4 records match\n  0  orders-0@0  no stock"), "{dry}");
     assert_eq!(dead_letters(&server), 5, "a dry run changes nothing");
-    let redrive = ["dlq", "redrive", "shop", "--all", "--contains", "no stock", "--execute"];
+    let redrive = ["dlq", "redrive", "shop", "--all", "--error", "no stock", "--execute"];
     let (code, _, err) = cli(&server, &redrive);
     assert_eq!((code, err.contains("needs a reason: why")), (2, true), "{err}");
     let with_why = [&redrive[..], &["--why", "INC-7: stock is back"]].concat();
@@ -381,7 +382,23 @@ fn bad_requests_are_refused_with_a_sentence_and_change_nothing() {
         ("dead-letters/redrive", json!({"group": "shop", "offsets": []}), 400, "name 1 to 1000"),
         ("dead-letters/redrive", json!({"group": "shop", "offsets": [0, 1]}), 400, "reason: why"),
         ("dead-letters/burn", json!({"group": "shop", "offsets": [0]}), 404, "take redrive"),
-        ("dead-letters/discard", json!({"group": "shop"}), 422, "missing field"),
+        ("dead-letters/discard", json!({"group": "shop"}), 400, "name 1 to 1000"),
+        ("dead-letters/discard", json!({"offsets": [0]}), 400, "group names the group"),
+        ("dead-letters/discard", json!({"group": "shop", "all": true}), 400, "needs a reason"),
+        (
+            "dead-letters/discard",
+            json!({"group": "shop", "all": true, "dry_run": true}),
+            400,
+            "is a job",
+        ),
+        (
+            "retries/now",
+            json!({"group": "shop", "ids": [1], "all": true}),
+            400,
+            "name records, or set all",
+        ),
+        ("retries/now", json!({"group": "shop", "ids": [1], "key": "a"}), 400, "need all: true"),
+        ("retries/now", json!({"group": "shop", "ids": [1], "since": "soon"}), 422, "soon"),
         ("dead-letters/discard", json!({"group": "shop", "offsets": [0], "x": 1}), 422, "unknown"),
         ("retries/delay", json!({"group": "shop", "ids": [1]}), 400, "needs one of"),
         (

@@ -18,7 +18,7 @@ use crate::admin::operator_actions::{
 };
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::action_request::{ActionReport, DueTime};
+use crate::admin::views::action_request::{ActionReport, DueTime, EntryNames};
 
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
@@ -129,9 +129,9 @@ async fn run<S: Source>(
     let patch = record_patch((&set, removed), None, value)?;
     let by = operator(caller, Some(why), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
-        letter_request(group, &verb, offsets, by)?.with_patch(patch, target)?
+        letter_request(group, &verb, EntryNames::Letters(offsets), by)?.with_patch(patch, target)?
     } else {
-        retry_request(group, (&verb, due), ids, by)?
+        retry_request(group, (&verb, due), EntryNames::Retries(ids), by)?
     };
     check_receivers(admin, &request, anyway).await?;
     Ok(admin.source.operate(request).await?)

@@ -20,17 +20,14 @@ use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::Fingerprint;
 use crate::admin::views::{DeadLetterView, GroupView, RetryView};
+use crate::api::{RecordStage, Selector};
 use crate::engine::OPERATE_MAX;
 
-/// Dead letters that a page reads.
-const LETTERS_MAX: usize = 2_000;
-/// Letters that a page looks at, settled ones among them.
-const LOOKED_AT_MAX: usize = 10_000;
+/// Dead letters that a page reads, and as many discarded ones.
+const LETTERS_MAX: usize = 500;
 const KINDS_MAX: usize = 50;
 /// Rows of one list.
 const ROWS_MAX: usize = 50;
-/// Items asked of the source at once.
-const PIECE: usize = 256;
 
 pub(in crate::admin) async fn group<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
@@ -56,7 +53,8 @@ async fn content<S: Source>(
     for letter in &mut letters {
         admin.options.mask.letter(letter);
     }
-    let retries = admin.source.retries(id, None, ROWS_MAX).await?;
+    let all = Selector::default();
+    let retries = admin.source.retries(id, &all, None, ROWS_MAX).await?.items;
     let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
     let retry_kinds = admin.source.retry_fingerprints(id, KINDS_MAX).await?;
     let explained = admin.source.explain(id).await?;
@@ -102,23 +100,12 @@ struct FirstLetters {
 }
 
 async fn letters<S: Source>(source: &S, id: &str) -> Result<FirstLetters, Refusal> {
-    let (mut found, mut after, mut looked_at) = (FirstLetters::default(), None, 0);
-    while found.letters.len() < LETTERS_MAX && looked_at < LOOKED_AT_MAX {
-        let piece = source.dead_letters(id, after, PIECE).await?;
-        let Some(last) = piece.last().map(|letter| letter.offset) else { return Ok(found) };
-        (after, looked_at) = (Some(last), looked_at + piece.len());
-        for letter in piece {
-            match letter.state.as_str() {
-                "dead" => found.letters.push(letter),
-                "discarded" if letter.restorable_until_ms.is_some() => {
-                    found.discarded.push(letter);
-                }
-                _ => {}
-            }
-        }
-    }
-    found.letters.truncate(LETTERS_MAX);
-    Ok(FirstLetters { is_cut: true, ..found })
+    let of = |state| Selector { state: Some(state), ..Selector::default() };
+    let dead = source.dead_letters(id, &of(RecordStage::Dead), None, LETTERS_MAX).await?;
+    let discarded = of(RecordStage::Discarded);
+    let mut discarded = source.dead_letters(id, &discarded, None, LETTERS_MAX).await?.items;
+    discarded.retain(|letter| letter.restorable_until_ms.is_some());
+    Ok(FirstLetters { letters: dead.items, discarded, is_cut: dead.next.is_some() })
 }
 
 fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {

@@ -15,36 +15,15 @@ use super::{ActionNotice, back_to, form, group_path, page, refused};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::jobs::{JobBody, alter, begin};
+use crate::admin::page::{no_others, selector_of};
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::GroupView;
-use crate::engine::{Job, JobState, mask};
+use crate::api::{Selector, mask};
+use crate::engine::{Job, JobState};
 
 /// The page of the jobs.
 const JOBS: &str = "/jobs";
-
-/// The fields of the form that starts a job. An empty field is left out.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(in crate::admin) struct StartFields {
-    action: String,
-    topic: String,
-    cause: String,
-    fingerprint: String,
-    /// The offset of a letter: all letters like that one.
-    like: String,
-    since_ms: String,
-    until_ms: String,
-    rate: String,
-    canary: String,
-    set_header: String,
-    merge: String,
-    /// `origin`, `topic`, or empty: the group's retry topic.
-    target: String,
-    to_topic: String,
-    anyway: String,
-    why: String,
-}
 
 /// The fields of the buttons of a job.
 #[derive(Debug, Deserialize)]
@@ -67,7 +46,7 @@ pub(in crate::admin) async fn start<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(group): Path<String>,
     Extension(caller): Extension<Caller>,
-    fields: Result<Form<StartFields>, FormRejection>,
+    fields: Result<Form<Vec<(String, String)>>, FormRejection>,
 ) -> Response {
     let started = async { run(&admin, group, caller, form(fields)?).await };
     match started.await {
@@ -80,66 +59,56 @@ async fn run<S: Source>(
     admin: &Admin<S>,
     group: String,
     caller: Caller,
-    fields: StartFields,
+    fields: Vec<(String, String)>,
 ) -> Result<Job, Refusal> {
-    let merge = given(fields.merge).map(|text| serde_json::from_str(&text)).transpose();
+    let (selector, mut rest) = selector_of(fields)?;
+    let mut take = |name: &str| rest.remove(name);
+    let merge = take("merge").map(|text| serde_json::from_str(&text)).transpose();
     let merge = merge.map_err(|error| Refusal::bad(format!("the patch is not JSON: {error}")))?;
-    let like = like(admin, &group, given(fields.like)).await?;
-    let (to_origin, to_topic) = target_of(&fields.target, &fields.to_topic);
+    let selector = match take("like") {
+        Some(offset) => like(admin, &group, &offset).await?,
+        None => selector,
+    };
+    let (target, to_topic) = (take("target"), take("to_topic"));
+    let target = target_of(&target.unwrap_or_default(), &to_topic.unwrap_or_default());
     let body = JobBody {
-        group,
-        action: given(fields.action),
-        topic: given(fields.topic).or(like.topic),
-        cause: given(fields.cause).or(like.cause),
-        fingerprint: given(fields.fingerprint).or(like.fingerprint),
-        key_shape: like.key_shape,
-        size: like.size,
-        since_ms: number(fields.since_ms)?,
-        until_ms: number(fields.until_ms)?,
-        rate: number(fields.rate)?,
-        canary: number(fields.canary)?,
-        set_headers: given(fields.set_header).into_iter().collect(),
+        selector: Selector { group: Some(group), ..selector },
+        action: take("action"),
+        rate: number(take("rate"))?,
+        canary: number(take("canary"))?,
+        set_headers: take("set_header").into_iter().collect(),
         merge,
-        to_origin,
-        to_topic,
-        anyway: given(fields.anyway).is_some(),
-        why: given(fields.why),
+        to_origin: target.0,
+        to_topic: target.1,
+        anyway: take("anyway").is_some(),
+        why: take("why"),
         ..JobBody::default()
     };
+    no_others(&rest)?;
     begin(admin, caller, body).await
 }
 
-/// The filter of letters that are like one.
-async fn like<S: Source>(
-    admin: &Admin<S>,
-    group: &str,
-    offset: Option<String>,
-) -> Result<JobBody, Refusal> {
-    let Some(offset) = offset else { return Ok(JobBody::default()) };
+/// The letters that are like one.
+async fn like<S: Source>(admin: &Admin<S>, group: &str, offset: &str) -> Result<Selector, Refusal> {
     let offset =
         offset.trim().parse().map_err(|_| Refusal::bad("like is the offset of a letter"))?;
     let letter = admin.source.dead_letter(group, offset).await?;
     let gone = || Refusal::missing("the letter has left its topic; load the page of the group");
     let letter = letter.ok_or_else(gone)?;
     let topic = letter.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
-    let fingerprint = mask(letter.reason.as_deref().unwrap_or_default());
-    Ok(JobBody {
+    Ok(Selector {
         topic: Some(topic),
         cause: Some(letter.disposition),
-        fingerprint: Some(fingerprint),
+        fingerprint: Some(mask(letter.reason.as_deref().unwrap_or_default())),
         key_shape: Some(letter.key_shape),
         size: Some(letter.size),
-        ..JobBody::default()
+        ..Selector::default()
     })
 }
 
-fn given(text: String) -> Option<String> {
-    Some(text).filter(|text| !text.trim().is_empty())
-}
-
-fn number<T: FromStr>(text: String) -> Result<Option<T>, Refusal> {
-    let number = given(text).map(|text| text.trim().parse()).transpose();
-    number.map_err(|_| Refusal::bad("rate, canary, since_ms and until_ms are numbers"))
+fn number<T: FromStr>(text: Option<String>) -> Result<Option<T>, Refusal> {
+    let number = text.map(|text| text.trim().parse()).transpose();
+    number.map_err(|_| Refusal::bad("rate and canary are numbers"))
 }
 
 pub(in crate::admin) async fn change<S: Source>(

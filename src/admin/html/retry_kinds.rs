@@ -10,28 +10,25 @@ use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{operator, retry_request};
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::action_request::ActionReport;
-use crate::admin::views::fingerprint::{
-    COUNTED_MAX, FingerprintKey, RetryFingerprint, RetryFingerprintList,
-};
+use crate::admin::views::action_request::{ActionReport, EntryNames};
+use crate::admin::views::fingerprint::{COUNTED_MAX, RetryFingerprint, RetryFingerprintList};
 use crate::admin::views::{GroupView, RetryView};
-use crate::engine::{OPERATE_MAX, mask};
+use crate::api::{Selector, mask};
+use crate::engine::OPERATE_MAX;
 
 /// The note in place of counts that are not known yet.
 pub(super) const COUNTING: &str = "Further retries are being counted; load the page again.";
-/// Retries asked of the source at once.
-const PIECE: usize = 256;
-/// Retries of one request, with space for another piece.
-const BATCH: usize = OPERATE_MAX - PIECE;
 
-/// The fingerprint of a retry.
-fn key_of(retry: &RetryView) -> FingerprintKey {
-    FingerprintKey {
-        topic: retry.origin.as_deref().map_or("", GroupView::topic_of).to_owned(),
-        cause: retry.disposition.clone().unwrap_or_default(),
-        reason: Some(mask(retry.reason.as_deref().unwrap_or_default())),
+/// The retries that look like one.
+fn like(retry: &RetryView) -> Selector {
+    let topic = retry.origin.as_deref().map_or("", GroupView::topic_of);
+    Selector {
+        topic: Some(topic.to_owned()),
+        cause: Some(retry.disposition.clone().unwrap_or_default()),
+        fingerprint: Some(mask(retry.reason.as_deref().unwrap_or_default())),
         key_shape: retry.key_shape.clone(),
-        size: retry.size.clone(),
+        size: Some(retry.size.clone()),
+        ..Selector::default()
     }
 }
 
@@ -102,39 +99,26 @@ fn form(group: &str, example: u64) -> Markup {
     }
 }
 
-/// Acts on the retries that look like one, among the first [`COUNTED_MAX`] that wait.
+/// Acts on the retries that look like one.
 pub(super) async fn act_on_like<S: Source>(
     admin: &Admin<S>,
     group: &str,
-    (verb, like): (&str, u64),
+    (verb, example): (&str, u64),
     (caller, why): (Caller, String),
 ) -> Result<ActionReport, Refusal> {
-    let example = admin.source.retry(group, like).await?.map(|found| found.retry);
+    let example = admin.source.retry(group, example).await?.map(|found| found.retry);
     let gone = || Refusal::missing("the retry waits no more; load the page of the group");
-    let kind = key_of(&example.ok_or_else(gone)?);
+    let selector = Box::new(like(&example.ok_or_else(gone)?));
     let by = operator(caller, Some(why), OPERATE_MAX)?;
-    let now_ms = admin.source.now_ms();
-    let is_due = |retry: &RetryView| retry.due_ms.is_some_and(|due| due <= now_ms);
-    let (mut report, mut ids) = (ActionReport::default(), Vec::new());
-    let (mut after, mut looked_at) = (None, 0);
+    let (mut report, mut after) = (ActionReport::default(), None);
     loop {
-        let piece = admin.source.waiting(group, after, PIECE).await?;
-        let is_over = piece.is_empty() || looked_at >= COUNTED_MAX;
-        for retry in &piece {
-            after = Some((retry.due_ms.unwrap_or_default(), retry.id));
-            looked_at += 1;
-            if key_of(retry) == kind && (verb != "now" || !is_due(retry)) {
-                ids.push(retry.id);
-            }
-        }
-        if !ids.is_empty() && (is_over || ids.len() >= BATCH) {
-            let some = std::mem::take(&mut ids);
-            let done = admin.source.operate(retry_request(group, (verb, None), some, by.clone())?);
-            let done = done.await?;
-            report.changed += done.changed;
-            report.left.extend(done.left);
-        }
-        if is_over {
+        let names = EntryNames::Selected { selector: selector.clone(), after, is_dry: false };
+        let request = retry_request(group, (verb, None), names, by.clone())?;
+        let done = admin.source.operate(request).await?;
+        report.changed += done.changed;
+        report.left.extend(done.left);
+        after = done.next;
+        if after.is_none() {
             return Ok(report);
         }
     }

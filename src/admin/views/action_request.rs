@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::api::Selector;
 use crate::engine::{Operator, RecordPatch, SendTarget};
 use crate::model::{GroupId, WallMs};
 use crate::retry::Action;
@@ -13,6 +14,14 @@ pub enum EntryNames {
     Letters(Vec<i64>),
     /// Ids of retries.
     Retries(Vec<u64>),
+    /// The records that a selector admits, a part at a time.
+    Selected {
+        selector: Box<Selector>,
+        /// The end of the part before.
+        after: Option<i64>,
+        /// Counts the records and changes none.
+        is_dry: bool,
+    },
 }
 
 /// The time that an action sets.
@@ -54,6 +63,15 @@ pub struct LeftEntry {
     pub why: String,
 }
 
+/// A record that an action would change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ActionSample {
+    /// The offset or the id that names it.
+    pub entry: i64,
+    pub origin: Option<String>,
+    pub error: Option<String>,
+}
+
 /// The outcome of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ActionReport {
@@ -61,4 +79,9 @@ pub struct ActionReport {
     pub changed: u64,
     /// Entries that did not.
     pub left: Vec<LeftEntry>,
+    /// Records that a selector admits, and the first of them.
+    pub matched: u64,
+    pub samples: Vec<ActionSample>,
+    /// The end of the part that was acted on; `None`: there are no more records.
+    pub next: Option<i64>,
 }

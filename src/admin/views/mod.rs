@@ -12,6 +12,15 @@ use serde::Serialize;
 use super::payload::concealment::Concealment;
 use super::state_counts::StateCounts;
 
+/// A part of a list: the records that a selector admits among those looked at.
+#[derive(Clone, Debug)]
+pub struct Selected<T> {
+    pub items: Vec<T>,
+    pub looked_at: usize,
+    /// The place to go on after; `None`: the list ends here.
+    pub next: Option<i64>,
+}
+
 /// Whether the sidecar can do its work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Readiness {
@@ -270,7 +279,7 @@ pub struct RetryView {
 
 impl RetryView {
     /// Whether an operator may act on it: it is not released.
-    pub(in crate::admin) fn waits(&self) -> bool {
+    pub fn waits(&self) -> bool {
         self.due_ms.is_some()
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::table::{self, Cell};
 use super::terminal_screen::TerminalScreen;
+use crate::api::{RecordStage, Selector};
 use crate::cli::exit::{CommandFailure, Exit};
 use crate::cli::sidecars::AdminAt;
 use crate::cli::sidecars::pages::Total;
@@ -29,18 +30,21 @@ pub(in crate::cli) struct ReadArgs {
     pub(in crate::cli) format: Format,
 }
 
-/// The filters and the length of a list.
+/// The conditions of a list. Its group is positional, or a flag.
+#[derive(Clone, Debug, Args)]
+pub(in crate::cli) struct Conditions {
+    /// Only this group; as --group.
+    #[arg(value_name = "GROUP", conflicts_with = "group")]
+    of: Option<String>,
+    #[command(flatten)]
+    selector: Selector,
+}
+
+/// The conditions and the length of a list.
 #[derive(Clone, Debug, Args)]
 pub(in crate::cli) struct Filter {
-    /// Only this group.
-    #[arg(long)]
-    pub(in crate::cli) group: Option<String>,
-    /// Only records produced to this topic.
-    #[arg(long)]
-    pub(in crate::cli) topic: Option<String>,
-    /// Only this reason, such as rejected or `max_attempts`.
-    #[arg(long)]
-    pub(in crate::cli) reason: Option<String>,
+    #[command(flatten)]
+    conditions: Conditions,
     /// At most this many.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(in crate::cli) limit: u64,
@@ -49,17 +53,25 @@ pub(in crate::cli) struct Filter {
 /// One column: its title, and the function that makes its cell from an item.
 pub(in crate::cli) type Column = (&'static str, fn(&Value) -> Cell);
 
+impl Conditions {
+    pub(in crate::cli) fn selector(&self) -> Selector {
+        let group = self.of.clone().or_else(|| self.selector.group.clone());
+        Selector { group, ..self.selector.clone() }
+    }
+}
+
 impl Filter {
-    /// The length of the list by the counter `key`; there is no count for a topic or a reason.
-    pub(in crate::cli) fn total(&self, key: &str) -> Option<Total> {
-        let is_counted = self.topic.is_none() && self.reason.is_none();
-        is_counted.then(|| Total::of_group(self.group.as_deref(), key))
+    /// The length of the list by the counter of its state, or `key`; further conditions have none.
+    pub(in crate::cli) fn total(&self, key: &'static str) -> Option<Total> {
+        let selector = self.conditions.selector();
+        let key = selector.state.map_or(key, RecordStage::as_str);
+        let is_counted = !Selector { state: None, ..selector.clone() }.is_narrow();
+        is_counted.then(|| Total::of_group(selector.group.as_deref(), key))
     }
 
-    /// The filters as parameters of a query.
-    pub(in crate::cli) fn query(&self) -> Vec<(&'static str, String)> {
-        let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
-        pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    /// The conditions as parameters of a query.
+    pub(in crate::cli) fn query(&self) -> Vec<(String, String)> {
+        self.conditions.selector().pairs()
     }
 }
 

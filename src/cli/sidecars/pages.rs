@@ -46,7 +46,7 @@ pub(in crate::cli) struct Listing {
 /// A list of the admin API.
 pub(in crate::cli) struct List<'a> {
     pub(in crate::cli) path: &'a str,
-    pub(in crate::cli) query: Vec<(&'static str, String)>,
+    pub(in crate::cli) query: Vec<(String, String)>,
     /// The most items that are shown; absent for a list without pages.
     pub(in crate::cli) limit: Option<u64>,
     pub(in crate::cli) columns: &'a [Column],
@@ -262,7 +262,7 @@ fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
 pub(in crate::cli) fn items(
     at: &AdminAt,
     path: &str,
-    query: &[(&'static str, String)],
+    query: &[(String, String)],
     limit: u64,
 ) -> Result<Vec<Value>, CommandFailure> {
     Ok(paged(at.single()?, path, query, limit)?.0)
@@ -272,7 +272,7 @@ pub(in crate::cli) fn items(
 fn paged(
     sidecar: &AdminEndpoint,
     path: &str,
-    query: &[(&'static str, String)],
+    query: &[(String, String)],
     limit: u64,
 ) -> Result<(Vec<Value>, bool), CommandFailure> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -291,7 +291,7 @@ fn paged(
             return Ok((items, false));
         };
         query.retain(|(name, _)| *name != "after");
-        query.push(("after", next.to_owned()));
+        query.push(("after".to_owned(), next.to_owned()));
     }
 }
 
@@ -302,13 +302,13 @@ fn taken(answer: &mut Value) -> Vec<Value> {
     }
 }
 
-fn url(path: &str, page: Option<usize>, query: &[(&'static str, String)]) -> String {
-    let page = page.map(|page| ("limit", page.to_string()));
+fn url(path: &str, page: Option<usize>, query: &[(String, String)]) -> String {
+    let page = page.map(|page| ("limit".to_owned(), page.to_string()));
     let mut url = path.to_owned();
     let mut before = '?';
     for (name, value) in page.iter().chain(query) {
         url.push(before);
-        url.extend([*name, "=", &percent_encoded(value)]);
+        url.extend([name, "=", &percent_encoded(value)]);
         before = '&';
     }
     url
@@ -376,6 +376,9 @@ mod tests {
     #[test]
     fn a_query_is_encoded() {
         assert_eq!(url("/a", None, &[]), "/a");
-        assert_eq!(url("/a", Some(5), &[("group", "x y".to_owned())]), "/a?limit=5&group=x%20y");
+        assert_eq!(
+            url("/a", Some(5), &[("group".to_owned(), "x y".to_owned())]),
+            "/a?limit=5&group=x%20y"
+        );
     }
 }

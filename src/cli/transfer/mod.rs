@@ -11,7 +11,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
@@ -19,6 +18,7 @@ use super::output::progress_bar::ProgressBar;
 use super::sidecars::AdminAt;
 use super::sidecars::pages::items;
 use crate::admin::{Portable, percent_encoded};
+use crate::api::Selector;
 
 /// The key of the first line; its value is the version of the lines that follow.
 const EXPORT: &str = "reprise_export";
@@ -78,24 +78,10 @@ fn next_line(file: &mut dyn BufRead) -> io::Result<Option<Result<Vec<u8>, String
     Ok(Some(Ok(line)))
 }
 
-/// Conditions on the records of an export.
-#[derive(Clone, Debug, Default, Args)]
-pub(super) struct ExportFilter {
-    /// Only this group.
-    #[arg(long)]
-    pub(super) group: Option<String>,
-    /// Only records produced to this topic.
-    #[arg(long)]
-    pub(super) topic: Option<String>,
-    /// Only this reason, such as rejected.
-    #[arg(long)]
-    pub(super) reason: Option<String>,
-}
-
 /// An export of the dead letters of a sidecar.
 pub(super) struct ExportQuery<'a> {
     pub(super) at: &'a AdminAt,
-    pub(super) filter: &'a ExportFilter,
+    pub(super) selector: Selector,
 }
 
 /// Records of an export, and those that are left out.
@@ -127,7 +113,7 @@ impl ExportQuery<'_> {
     }
 
     fn write(&self, out: &mut dyn Write) -> Result<ExportTotals, CommandFailure> {
-        let groups = match &self.filter.group {
+        let groups = match &self.selector.group {
             Some(group) => vec![group.clone()],
             None => self.groups()?,
         };
@@ -166,17 +152,11 @@ impl ExportQuery<'_> {
 
     /// The path of one page.
     fn page(&self, group: &str, after: Option<&str>) -> String {
-        let pairs = [
-            ("topic", self.filter.topic.as_deref()),
-            ("reason", self.filter.reason.as_deref()),
-            ("after", after),
-        ];
-        let group = percent_encoded(group);
-        let mut url = format!("/api/v1/dead-letters/export?limit={ENTRIES_MAX}&group={group}");
-        for (name, value) in pairs {
-            if let Some(value) = value {
-                url.extend(["&", name, "=", &percent_encoded(value)]);
-            }
+        let selector = Selector { group: Some(group.to_owned()), ..self.selector.clone() };
+        let after = after.map(|after| ("after".to_owned(), after.to_owned()));
+        let mut url = format!("/api/v1/dead-letters/export?limit={ENTRIES_MAX}");
+        for (name, value) in selector.pairs().into_iter().chain(after) {
+            url.extend(["&", &name, "=", &percent_encoded(&value)]);
         }
         url
     }

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::{DAY, HOUR, MS};
 use crate::config::node::Value;
 use crate::config::section::{Section, duration};
-use crate::config::units::{duration_text, ms, ser_duration};
+use crate::model::{duration_text, ms, ser_duration};
 use crate::retry::{LevelTable, THOUSAND};
 
 /// The longest delay that can be configured.

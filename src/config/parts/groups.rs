@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{HOUR, MS, Retry, SECOND, TopicKeys};
 use crate::config::section::{Section, duration, text};
-use crate::config::units::ser_duration;
+use crate::model::ser_duration;
 use crate::retry::UNLIMITED;
 
 /// Keys of `retry` that apply to a whole group, so a rule with a topic cannot have them.

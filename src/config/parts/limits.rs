@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{DAY, GIB, KIB, MIB, MS, SECOND};
 use crate::config::section::{Section, duration, int, size};
-use crate::config::units::{ser_duration, ser_size};
+use crate::model::{ser_duration, ser_size};
 
 /// Bounds of the client side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{DAY, SECOND};
 use crate::config::node::Value;
 use crate::config::section::{Section, duration, or_unlimited, text};
-use crate::config::units::ser_limit;
+use crate::model::ser_limit;
 use crate::sasl::{Mechanism, Users};
 
 /// The largest users file.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{GIB, HOUR, MIB, SECOND};
 use crate::config::section::{Section, choice, duration, int, size, text};
-use crate::config::units::{ser_duration, ser_size};
+use crate::model::{ser_duration, ser_size};
 use crate::observe::{LogFormat, check_filter};
 use crate::wire::names::{TemplateError, Templates};
 

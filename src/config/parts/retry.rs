@@ -8,7 +8,7 @@ use super::backoff::ELAPSED;
 use super::{Backoff, DAY, HOUR, MIB, MS, SECOND, TIB};
 use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size};
-use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
+use crate::model::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, GIVE_UP_AFTER_MS,
     IN_PLACE_LIMIT, ISOLATION_TIMEOUT_MS, LevelTable, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS,

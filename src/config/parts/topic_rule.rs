@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Backoff, Retry};
 use crate::config::section::Section;
-use crate::config::units::ser_limit;
+use crate::model::ser_limit;
 
 /// The keys that a rule with a topic may have: those of one record's retries. A missing key keeps
 /// the group's value.

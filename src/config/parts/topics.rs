@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{DAY, DECADE, GIB, KIB, MIB, SECOND, TIB};
 use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
-use crate::config::units::{ser_duration, ser_limit, ser_size, ser_size_limit};
+use crate::model::{ser_duration, ser_limit, ser_size, ser_size_limit};
 
 /// Most partitions one topic may have.
 const PARTITIONS_MAX: i64 = 10_000;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{HostPort, MS, SECOND, UpstreamSasl, UpstreamTls};
 use crate::config::node::Value;
 use crate::config::section::{Section, duration};
-use crate::config::units::ser_duration;
+use crate::model::ser_duration;
 
 /// The Kafka cluster behind the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

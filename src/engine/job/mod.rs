@@ -10,8 +10,6 @@
 //! **Invariant:** a batch of a job and the job's new cursor are one atomic group of the log. A
 //! crash repeats no batch and skips none.
 
-mod filter;
-mod fingerprint;
 mod patch;
 
 use std::collections::BTreeMap;
@@ -20,17 +18,16 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::api::Selector;
 use crate::engine::kind;
 use crate::engine::operator::Operator;
 use crate::journal::{EncodedHead, EntryReadError, Journal, NewEntry};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 
-pub use filter::{HeaderFilter, LetterFilter};
-pub use fingerprint::mask;
 pub use patch::{PatchError, RecordPatch};
 
 /// The version byte of a stored job, and of the list of them.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// The key of the list of jobs. The key of a job has eight bytes.
 const LIST_KEY: &[u8] = b"jobs";
 /// Most jobs that are remembered.
@@ -89,7 +86,7 @@ impl JobAction {
 pub struct JobTerms {
     pub group: GroupId,
     pub action: JobAction,
-    pub filter: LetterFilter,
+    pub selector: Selector,
     pub patch: RecordPatch,
     /// Records per second; `None` for no limit.
     pub rate: Option<u32>,

@@ -1,17 +1,13 @@
-//! The steps of a job, its format, and the filter of its letters.
+//! The steps of a job, and its format.
 
 use super::*;
-use crate::engine::letters::dead_letter::DeadLetter;
 use crate::journal::{JournalOptions, MemDisk};
-use crate::model::Origin;
-use crate::retry::{Disposition, Entry, RecordShape};
-use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 fn job(canary: u32) -> Job {
     let terms = JobTerms {
         group: "shop".into(),
         action: JobAction::Redrive,
-        filter: LetterFilter { topic: Some("orders".into()), ..LetterFilter::default() },
+        selector: Selector { topic: Some("orders".into()), ..Selector::default() },
         patch: RecordPatch { remove_headers: vec!["try".into()], ..RecordPatch::default() },
         rate: Some(100),
         canary,
@@ -47,10 +43,10 @@ fn step(cursor: i64, acknowledged: u64, failed: u64) -> JobStep {
 #[test]
 fn the_layout_of_a_job_is_fixed() {
     let mut job = Job { watched: ids(3..5), left: 2, changed: 300, ..job(5) };
-    job.terms.filter.key_shape = Some("a-#".into());
+    job.terms.selector.key_shape = Some("a-#".into());
     let stored = entry(&job.id.to_be_bytes(), &job);
-    let expected = b"\x03\x07\x04shop\x00\x01\x06orders\x00\x00\x00\x00\x00\x00\x00\x00\
-        \x01\x03a-#\x00\x00\x01\x03try\x00\x00\x01\x64\x05\x32\x03\x03kim\x08\
+    let expected = b"\x04\x07\x04shop\x00\x00\x01\x06orders\x00\x00\x00\x01\x03a-#\
+        \x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x03try\x00\x00\x01\x64\x05\x32\x03\x03kim\x08\
         10.0.0.7\x05INC-1\x0a\x00\x00\x04\xa0\x06\xac\x02\x02\x00\x00\x02\x03\x04";
     assert_eq!(stored.head()[..], expected[..], "the format has changed: give it a new version");
     assert_eq!(parse::<Job>(expected), Some(job));
@@ -124,60 +120,6 @@ fn the_oldest_jobs_that_are_over_are_forgotten() {
         assert!(listed.iter().eq(jobs.all.keys()), "the log lists the jobs that are known");
     }
     assert_eq!((jobs.all.len(), jobs.get(1).is_ok(), jobs.get(2).is_ok()), (JOBS_MAX, true, false));
-}
-
-#[test]
-fn a_filter_requires_all_its_conditions() {
-    let origin = Origin { topic: "orders".into(), partition: 0, offset: 3 };
-    let mut entry = Entry::dead(EntryId(1), &"shop".into(), origin, WallMs(1_000));
-    entry.disposition = Some(Disposition::Rejected);
-    entry.reason = Some("no stock for item 4711".into());
-    // An operator ended its retries later.
-    entry.last_failed = Some(WallMs(7));
-    entry.shape = Some(RecordShape::of(Some(b"order-17"), 2_000));
-    let letter = DeadLetter {
-        offset: 0,
-        entry: entry.clone(),
-        record: RawRecord {
-            timestamp_ms: 1,
-            timestamp_type: TimestampType::CreateTime,
-            key: Some("k".into()),
-            value: Some("{\"sku\":4711}".into()),
-            headers: Headers::NONE.with(&[("tenant", "a")]),
-        },
-    };
-    let text = |text: &str| Some(text.to_owned());
-    let header = |value| Some(HeaderFilter { name: "tenant".into(), value });
-    let all = LetterFilter {
-        topic: text("orders"),
-        cause: text("rejected"),
-        reason_contains: text("stock"),
-        fingerprint: text("no stock for item #"),
-        since: Some(WallMs(1_000)),
-        until: Some(WallMs(1_001)),
-        key: text("k"),
-        header: header(text("a")),
-        value_contains: text("\"sku\""),
-        key_shape: text("a-#"),
-        size: text("1-16 KiB"),
-    };
-    assert!(all.admits(&letter) && LetterFilter::default().admits(&letter));
-    for other in [
-        LetterFilter { topic: text("order"), ..all.clone() },
-        LetterFilter { cause: text("crashed"), ..all.clone() },
-        LetterFilter { reason_contains: text("Stock"), ..all.clone() },
-        LetterFilter { fingerprint: text("no stock"), ..all.clone() },
-        LetterFilter { since: Some(WallMs(1_001)), ..all.clone() },
-        LetterFilter { until: Some(WallMs(1_000)), ..all.clone() },
-        LetterFilter { key: text("K"), ..all.clone() },
-        LetterFilter { key_shape: text("unknown"), ..all.clone() },
-        LetterFilter { size: text("< 1 KiB"), ..all.clone() },
-        LetterFilter { header: header(text("b")), ..all.clone() },
-        LetterFilter { value_contains: text("sku:"), ..all.clone() },
-    ] {
-        assert!(!other.admits(&letter), "{other:?}");
-    }
-    assert!(LetterFilter { header: header(None), ..all }.admits(&letter));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::job::mask;
+use crate::api::mask;
 use crate::engine::store::Store;
 use crate::engine::store::key::{self, GroupNumber, RowKey};
 use crate::engine::store::short::ShortBytes;

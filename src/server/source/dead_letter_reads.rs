@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Unavailable};
+use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Selected, Unavailable};
+use crate::api::{RecordStage, Selector};
 use crate::engine::{self, Engine, EngineError, EntryState, ShapeList};
-use crate::model::{EntryId, GroupId};
+use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::{Disposition, RESTORE_MS, RetryState};
 use crate::server::source::AdminSource;
 use crate::server::source::retry_list::history;
+use crate::server::source::selection::{LOOKED_AT_MAX, PIECE, facts, has_bytes};
 use crate::wire::batch::Headers;
 
 /// Bytes read at once; a list keeps far fewer.
@@ -21,17 +23,43 @@ const OLDEST_PIECE: usize = 256;
 const PIECE_BYTES: usize = 4 << 20;
 
 impl AdminSource {
-    /// Dead letters without values and headers.
-    pub(super) async fn listed(
+    /// Dead letters without values and headers, those after the offset `after`.
+    pub(super) async fn selected_letters(
         &self,
         group: &GroupId,
+        selector: &Selector,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<DeadLetterView>, Unavailable> {
-        let group = group.clone();
-        let from = after.map_or(0, |after| after.saturating_add(1));
-        let found = self.read(move |engine| piece(engine, &group, from, limit)).await?;
-        self.with_states(found).await
+    ) -> Result<Selected<DeadLetterView>, Unavailable> {
+        let now = self.router.clock.now().wall;
+        // The present state is known after the letter is read.
+        let of_any_state = Selector { state: None, ..selector.clone() };
+        let mut found = Selected { items: Vec::new(), looked_at: 0, next: None };
+        let (mut from, mut bytes) = (after.map_or(0, |after| after.saturating_add(1)), 0);
+        loop {
+            let (of, conditions) = (group.clone(), of_any_state.clone());
+            let read = move |engine: &_| piece(engine, &of, (&conditions, now), from, PIECE);
+            let piece = self.read(read).await?;
+            if piece.end <= from {
+                return Ok(found);
+            }
+            (from, bytes) = (piece.end, bytes + piece.bytes);
+            found.looked_at += piece.looked_at;
+            for letter in self.with_states(piece.found).await? {
+                if found.items.len() == limit {
+                    found.next = found.items.last().map(|last| last.offset);
+                    return Ok(found);
+                }
+                if selector.state.is_none_or(|state| state.as_str() == letter.state) {
+                    found.items.push(letter);
+                }
+            }
+            let is_enough = found.items.len() == limit || bytes >= PIECE_BYTES;
+            if is_enough || found.looked_at >= LOOKED_AT_MAX {
+                found.next = Some(from - 1);
+                return Ok(found);
+            }
+        }
     }
 
     /// One dead letter with its value and headers.
@@ -104,10 +132,11 @@ impl AdminSource {
         let mut looked_at = 0;
         while looked_at < OLDEST_LOOK {
             let of = group.clone();
-            let read = self.read(move |engine| piece(engine, &of, from, OLDEST_PIECE)).await;
-            let Ok(found) = read else { break };
-            let ids: Vec<EntryId> = found.iter().map(|(id, _)| *id).collect();
-            let Ok(letters) = self.with_states(found).await else { break };
+            let (all, now) = (Selector::default(), self.router.clock.now().wall);
+            let read = move |engine: &_| piece(engine, &of, (&all, now), from, OLDEST_PIECE);
+            let Ok(read) = self.read(read).await else { break };
+            let ids: Vec<EntryId> = read.found.iter().map(|(id, _)| *id).collect();
+            let Ok(letters) = self.with_states(read.found).await else { break };
             let Some(last) = letters.last().map(|letter| letter.offset) else { break };
             let mut each = ids.into_iter().zip(&letters);
             if let Some((entry, letter)) = each.find(|(_, letter)| letter.state == "dead") {
@@ -152,29 +181,51 @@ impl AdminSource {
     }
 }
 
-/// The next part of a list: at most `limit` letters and about so many bytes; empty at the end.
+/// A part of a group's dead letters.
+#[derive(Default)]
+struct LetterListPiece {
+    /// The letters that a selector admits, whatever their state.
+    found: Vec<(EntryId, DeadLetterView)>,
+    looked_at: usize,
+    /// Bytes of the keys.
+    bytes: usize,
+    /// The offset to read next.
+    end: i64,
+}
+
+/// The next part of a list: at most `limit` letters are looked at, and about so many bytes kept.
 fn piece(
     engine: &Engine,
     group: &GroupId,
-    mut from: i64,
+    (selector, now): (&Selector, WallMs),
+    from: i64,
     limit: usize,
-) -> Result<Vec<(EntryId, DeadLetterView)>, EngineError> {
-    let (mut found, mut bytes) = (Vec::new(), 0_usize);
-    while found.len() < limit && bytes < PIECE_BYTES {
-        let read = engine.dead_letters(group, from, READ_BYTES)?;
-        if read.end <= from {
+) -> Result<LetterListPiece, EngineError> {
+    let mut piece = LetterListPiece { end: from, ..LetterListPiece::default() };
+    while piece.looked_at < limit && piece.bytes < PIECE_BYTES {
+        let read = engine.dead_letters(group, piece.end, READ_BYTES)?;
+        if read.end <= piece.end {
             break;
         }
-        from = read.end;
-        for letter in read.letters.into_iter().take(limit - found.len()) {
-            let id = letter.entry.id;
-            let letter = line(group, &letter);
-            let kept = letter.key.as_ref().map_or(0, Vec::len);
-            bytes = bytes.saturating_add(kept).saturating_add(size_of::<DeadLetterView>());
-            found.push((id, letter));
+        piece.end = read.end;
+        for letter in read.letters {
+            if piece.looked_at == limit {
+                piece.end = letter.offset;
+                break;
+            }
+            piece.looked_at += 1;
+            let is_admitted = selector.admits(&facts(&letter.entry, RecordStage::Dead), now)
+                && has_bytes(selector, &letter.record);
+            if !is_admitted {
+                continue;
+            }
+            let view = line(group, &letter);
+            let kept = view.key.as_ref().map_or(0, Vec::len);
+            piece.bytes = piece.bytes.saturating_add(kept + size_of::<DeadLetterView>());
+            piece.found.push((letter.entry.id, view));
         }
     }
-    Ok(found)
+    Ok(piece)
 }
 
 /// The fields of a letter that a list shows.

@@ -8,18 +8,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::admin::{JobPlan, PlanSample, Unavailable};
+use crate::api::RecordStage;
 use crate::engine::{
     DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange, JobError, JobState,
     JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, PatchError, RedriveOutcomes,
     SendTarget,
 };
-use crate::model::{EntryId, MonoMs};
+use crate::model::{EntryId, MonoMs, WallMs};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
 use crate::route::topics::retry_topics::RetrySources;
 use crate::server::source::AdminSource;
 use crate::server::source::number;
 use crate::server::source::operator_actions::{self, sent_back};
+use crate::server::source::selection::{facts, has_bytes};
 use crate::server::source::topic_sends::{OutgoingRecord, RecordSender};
 use crate::upstream::WriteError;
 use crate::wire::batch::RawRecord;
@@ -66,13 +68,15 @@ struct Selection {
 fn select(
     engine: &Engine,
     terms: &JobTerms,
+    now: WallMs,
     (from, end): (i64, i64),
     limit: usize,
 ) -> Result<Selection, EngineError> {
     let letters = engine.dead_letters(&terms.group, from, READ_BYTES)?;
     let mut found = Selection { next: letters.end.clamp(from, end), ..Selection::default() };
     for letter in letters.letters.into_iter().take_while(|letter| letter.offset < end) {
-        if !terms.filter.admits(&letter) {
+        let is_admitted = terms.selector.admits(&facts(&letter.entry, RecordStage::Dead), now);
+        if !is_admitted || !has_bytes(&terms.selector, &letter.record) {
             continue;
         }
         let (id, redrives) = (letter.entry.id, letter.entry.redrives);
@@ -102,8 +106,8 @@ async fn selection(
     part: (i64, i64),
     limit: usize,
 ) -> Result<Selection, EngineError> {
-    let (engine, of) = (router.engine.clone(), terms.clone());
-    let read = tokio::task::spawn_blocking(move || select(&engine, &of, part, limit)).await;
+    let (engine, of, now) = (router.engine.clone(), terms.clone(), router.clock.now().wall);
+    let read = tokio::task::spawn_blocking(move || select(&engine, &of, now, part, limit)).await;
     let mut found = read.map_err(|_| EngineError::Stopped)??;
     let ids = found.candidates.iter().map(|one| one.id).collect();
     let mut states = router.engine.entry_states(ids).await?.into_iter();

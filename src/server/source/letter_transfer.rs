@@ -8,12 +8,14 @@ use crate::admin::{
     Base64, EntryImportOutcome, Portable, PortableLetter, PortableLetters, PortableRecord,
     Unavailable,
 };
+use crate::api::{RecordStage, Selector};
 use crate::engine::{
     DeadLetter, Engine, EngineError, ImportBatch, ImportRequest, Operator, RECORD_BYTES_MAX,
 };
 use crate::model::{GroupId, OriginError, WallMs};
 use crate::retry::{Entry, Import, ImportOutcome, RetryState};
 use crate::server::source::AdminSource;
+use crate::server::source::selection::{facts, has_bytes};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
 use crate::wire::mark::strip;
 
@@ -35,9 +37,11 @@ impl AdminSource {
     pub(in crate::server) async fn copied(
         &self,
         group: &GroupId,
+        selector: &Selector,
         after: Option<i64>,
         limit: usize,
     ) -> Result<PortableLetters, Unavailable> {
+        let now = self.router.clock.now().wall;
         let (of, from) = (group.clone(), after.map_or(0, |after| after.saturating_add(1)));
         let piece = self.read(move |engine| letters(engine, &of, from, limit)).await?;
         let ids = piece.letters.iter().map(|letter| letter.entry.id);
@@ -49,6 +53,10 @@ impl AdminSource {
             // Other letters are discarded, redriven, or originals of a changed record.
             let RetryState::Dead { at } = state.state else { continue };
             if !state.is_latest_letter(entry.redrives) {
+                continue;
+            }
+            let is_admitted = selector.admits(&facts(&entry, RecordStage::Dead), now);
+            if !is_admitted || !has_bytes(selector, &record) {
                 continue;
             }
             record.headers = strip(&record.headers);

@@ -15,6 +15,7 @@ mod operator_actions;
 mod record_history;
 mod redrive_receivers;
 mod retry_list;
+mod selection;
 pub(super) mod topic_sends;
 pub(super) mod waiting_counts;
 mod waiting_retries;
@@ -27,9 +28,10 @@ use crate::admin::{
     ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
     FailedRecord, FailedRefused, FailedTaken, FingerprintList, GroupExplanation, GroupView,
     JobPlan, JournalView, LevelView, OffsetView, Overview, PolicyView, Portable, PortableLetters,
-    Readiness, RecordHistory, RetryFingerprintList, RetryRecord, RetryView, RuleView, Source,
-    StateCounts, Unavailable,
+    Readiness, RecordHistory, RetryFingerprintList, RetryRecord, RetryView, RuleView, Selected,
+    Source, StateCounts, Unavailable,
 };
+use crate::api::Selector;
 use crate::config::ActiveKey;
 use crate::engine::{
     self, AuditRecord, EngineError, HistoryQuery, Job, JobChange, JobError, JobTerms, Operator,
@@ -148,10 +150,11 @@ impl Source for AdminSource {
     async fn retries(
         &self,
         group: &str,
-        after: Option<u64>,
+        selector: &Selector,
+        after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<RetryView>, Unavailable> {
-        self.listed_retries(&GroupId::new(group), after, limit).await
+    ) -> Result<Selected<RetryView>, Unavailable> {
+        self.selected_retries(&GroupId::new(group), selector, after, limit).await
     }
 
     async fn waiting(
@@ -186,10 +189,11 @@ impl Source for AdminSource {
     async fn dead_letters(
         &self,
         group: &str,
+        selector: &Selector,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<DeadLetterView>, Unavailable> {
-        self.listed(&GroupId::new(group), after, limit).await
+    ) -> Result<Selected<DeadLetterView>, Unavailable> {
+        self.selected_letters(&GroupId::new(group), selector, after, limit).await
     }
 
     async fn fingerprints(
@@ -231,10 +235,11 @@ impl Source for AdminSource {
     async fn portable_letters(
         &self,
         group: &str,
+        selector: &Selector,
         after: Option<i64>,
         limit: usize,
     ) -> Result<PortableLetters, Unavailable> {
-        self.copied(&GroupId::new(group), after, limit).await
+        self.copied(&GroupId::new(group), selector, after, limit).await
     }
 
     async fn import(

@@ -2,22 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use crate::admin::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry};
-use crate::admin::{OperatorAction, Unavailable};
+use crate::admin::{
+    ActionReport, ActionRequest, ActionSample, DueTime, EntryNames, LeftEntry, OperatorAction,
+    RetryView, Unavailable,
+};
+use crate::api::{RecordStage, Selector};
 use crate::engine::{
-    AuditRecord, DeadLetter, Engine, EngineError, OperateRequest, PatchError, RecordPatch,
-    SendTarget,
+    AuditRecord, DeadLetter, Engine, EngineError, OPERATE_MAX, OperateRequest, PatchError,
+    RecordPatch, SendTarget,
 };
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Action, ActionOutcome, Entry, StateKind};
 use crate::route::topics::retry_topics::RetrySources;
 use crate::server::source::AdminSource;
+use crate::server::source::number;
 use crate::server::source::topic_sends::OutgoingRecord;
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::strip;
 
 /// Bytes of records that one request of a redrive reads.
 const REDRIVE_BYTES_MAX: usize = 64 << 20;
+/// Records that a dry run shows.
+const SAMPLES: usize = 3;
 /// Bytes of one read of the log.
 const READ_BYTES: usize = 1 << 20;
 
@@ -56,6 +62,57 @@ impl NamedEntries {
 
 impl AdminSource {
     pub(super) async fn act(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
+        let EntryNames::Selected { selector, after, is_dry } = &request.names else {
+            return self.act_on_named(request).await;
+        };
+        let (names, mut report) = self.matching(&request, selector, *after).await?;
+        if !is_dry && report.matched > 0 {
+            let done = self.act_on_named(ActionRequest { names, ..request }).await?;
+            (report.changed, report.left) = (done.changed, done.left);
+        }
+        Ok(report)
+    }
+
+    /// The names of a part of the records that a selector admits, as many as one request changes.
+    async fn matching(
+        &self,
+        request: &ActionRequest,
+        selector: &Selector,
+        after: Option<i64>,
+    ) -> Result<(EntryNames, ActionReport), Unavailable> {
+        let group = &request.group;
+        let mut report = ActionReport::default();
+        let sample = |entry, origin, error| ActionSample { entry, origin, error };
+        let names = if matches!(request.action, OperatorAction::Plain(Action::Restore)) {
+            let state = Some(RecordStage::Discarded);
+            let selector = Selector { state, ..selector.clone() };
+            let found = self.selected_letters(group, &selector, after, OPERATE_MAX).await?;
+            report.next = found.next;
+            let offsets: Vec<i64> = found.items.iter().map(|letter| letter.offset).collect();
+            report.matched = number(offsets.len());
+            let first = found.items.into_iter().take(SAMPLES);
+            report.samples = first.map(|one| sample(one.offset, one.origin, one.reason)).collect();
+            EntryNames::Letters(offsets)
+        } else {
+            let is_now = matches!(request.action, OperatorAction::Plain(Action::RetryNow));
+            let found = self.selected_retries(group, selector, after, OPERATE_MAX).await?;
+            report.next = found.next;
+            // A retry that is due already needs no more, unless its topic refuses it.
+            let may_change = |one: &RetryView| {
+                one.waits() && !(is_now && one.state == RecordStage::Due.as_str())
+            };
+            let retries: Vec<RetryView> = found.items.into_iter().filter(may_change).collect();
+            report.matched = number(retries.len());
+            let ids = retries.iter().map(|one| one.id).collect();
+            let id = |id| i64::try_from(id).unwrap_or(i64::MAX);
+            let first = retries.into_iter().take(SAMPLES);
+            report.samples = first.map(|one| sample(id(one.id), one.origin, one.reason)).collect();
+            EntryNames::Retries(ids)
+        };
+        Ok((names, report))
+    }
+
+    async fn act_on_named(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let ActionRequest { group, action, names, by, patch } = request;
         let (action, target) = match action {
             OperatorAction::Plain(Action::Redrive) if !patch.is_empty() => (Action::Edit, None),
@@ -74,9 +131,11 @@ impl AdminSource {
                 self.read(move |engine| letters(engine, &of, offsets, patch.as_ref())).await?
             }
             EntryNames::Retries(ids) => retries(&ids),
+            // The caller has found the names.
+            EntryNames::Selected { .. } => NamedEntries::default(),
         };
         if named.ids.is_empty() {
-            return Ok(ActionReport { changed: 0, left: named.left });
+            return Ok(ActionReport { left: named.left, ..ActionReport::default() });
         }
         let mut request = OperateRequest::new(group, action, named.ids.clone(), by);
         let left = std::mem::take(&mut named.left);

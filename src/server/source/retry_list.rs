@@ -1,43 +1,50 @@
 //! Retries as the admin port lists them.
 
 use crate::admin::RetryView;
+use crate::api::RecordStage;
 use crate::model::WallMs;
 use crate::retry::{Disposition, Entry, RetryState};
+use crate::server::source::selection::level;
 
-/// `refusal`: the reason why a due retry is blocked.
-pub(super) fn retry_view(entry: &Entry, refusal: Option<String>, now: WallMs) -> RetryView {
-    let (state, level) = match entry.state {
-        RetryState::Waiting { due, level, .. } if due > now => ("waiting", level),
-        RetryState::Waiting { level, .. } if refusal.is_some() => ("blocked", level),
-        RetryState::Waiting { level, .. } => ("due", level),
-        RetryState::Released { .. } => ("unread", entry.last_level),
-        RetryState::Blocked { .. } => ("blocked", None),
+/// A retry with its state; `refusal`: the reason why a due one is blocked.
+pub(super) fn retry_view(
+    entry: &Entry,
+    refusal: Option<String>,
+    now: WallMs,
+) -> (RetryView, RecordStage) {
+    let state = match entry.state {
+        RetryState::Waiting { due, .. } if due > now => RecordStage::Waiting,
+        RetryState::Waiting { .. } if refusal.is_some() => RecordStage::Blocked,
+        RetryState::Waiting { .. } => RecordStage::Due,
+        RetryState::Released { .. } => RecordStage::Unread,
+        RetryState::Blocked { .. } => RecordStage::Blocked,
+        RetryState::Dead { .. } => RecordStage::Dead,
         RetryState::Committed { .. }
-        | RetryState::Dead { .. }
         | RetryState::Discarded { .. }
-        | RetryState::Discarding { .. } => ("settled", None),
+        | RetryState::Discarding { .. } => RecordStage::Discarded,
     };
     let disposition = match entry.state {
         RetryState::Blocked { disposition, .. } => Some(disposition),
         _ => entry.disposition,
     };
-    RetryView {
+    let view = RetryView {
         id: entry.id.0,
         group: entry.group.to_string(),
         origin: entry.origin.as_ref().map(ToString::to_string),
-        state: state.to_owned(),
+        state: state.as_str().to_owned(),
         reconsume_times: entry.reconsume_times,
         max_reconsume_times: entry.max_reconsume_times,
-        level,
+        level: level(entry),
         due_ms: entry.due().map(|due| due.0),
         first_failed_ms: entry.first_failed.map(|at| at.0),
         last_failed_ms: entry.last_failed.map(|at| at.0),
         disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
-        refusal: refusal.filter(|_| state == "blocked"),
+        refusal: refusal.filter(|_| state == RecordStage::Blocked),
         key_shape: Some(entry.key_shape().to_owned()),
         size: entry.size_class().to_owned(),
-    }
+    };
+    (view, state)
 }
 
 /// Times and causes of the last failures of an entry.

@@ -1,25 +1,60 @@
 //! Retries for the admin port: lists, and one retry with its record.
 
-use crate::admin::{RetryRecord, RetryView, Unavailable};
+use crate::admin::{RetryRecord, RetryView, Selected, Unavailable};
+use crate::api::{RecordStage, Selector};
 use crate::engine::EngineError;
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::Entry;
 use crate::server::source::AdminSource;
 use crate::server::source::dead_letter_reads::headers;
 use crate::server::source::retry_list::{history, retry_view};
+use crate::server::source::selection::{LOOKED_AT_MAX, PIECE, facts, has_bytes};
 use crate::wire::batch::RawRecord;
 
 impl AdminSource {
-    /// Retries of a group that are not final, by id.
-    pub(super) async fn listed_retries(
+    /// Retries of a group that are not final, by id, those after the id `after`.
+    pub(super) async fn selected_retries(
         &self,
         group: &GroupId,
-        after: Option<u64>,
+        selector: &Selector,
+        after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<RetryView>, Unavailable> {
-        let after = after.map(EntryId);
-        let found = self.router.engine.page(group, after, limit).await?;
-        self.retry_views(group, &found).await
+    ) -> Result<Selected<RetryView>, Unavailable> {
+        let engine = &self.router.engine;
+        let mut after = after.and_then(|after| u64::try_from(after).ok()).map(EntryId);
+        let mut found = Selected { items: Vec::new(), looked_at: 0, next: None };
+        loop {
+            let entries = engine.page(group, after, PIECE).await?;
+            let views = self.retry_views(group, &entries).await?;
+            let is_end = entries.len() < PIECE;
+            for (entry, (view, state)) in entries.iter().zip(views) {
+                after = Some(entry.id);
+                found.looked_at += 1;
+                let now = self.router.clock.now().wall;
+                let is_admitted = selector.admits(&facts(entry, state), now);
+                if is_admitted && self.has_record(selector, entry).await? {
+                    found.items.push(view);
+                }
+                if found.items.len() == limit || found.looked_at >= LOOKED_AT_MAX {
+                    found.next = i64::try_from(entry.id.0).ok();
+                    return Ok(found);
+                }
+            }
+            if is_end {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Whether a selector admits the bytes of a retry.
+    async fn has_record(&self, selector: &Selector, entry: &Entry) -> Result<bool, Unavailable> {
+        if !selector.needs_bytes() {
+            return Ok(true);
+        }
+        let found = self.router.engine.entry_record(&entry.group, entry.id).await?;
+        let Some((_, stored)) = found else { return Ok(false) };
+        let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
+        Ok(has_bytes(selector, &record))
     }
 
     /// Retries of a group that wait, by due time and id.
@@ -33,7 +68,8 @@ impl AdminSource {
             return Ok(Vec::new());
         }
         let found = self.router.engine.due_page(group, after, limit).await?;
-        self.retry_views(group, &found).await
+        let views = self.retry_views(group, &found).await?;
+        Ok(views.into_iter().map(|(view, _)| view).collect())
     }
 
     /// A retry with its record.
@@ -49,7 +85,7 @@ impl AdminSource {
         let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
         let history = history(&entry);
         let views = self.retry_views(group, &[entry]).await?;
-        Ok(views.into_iter().next().map(|retry| RetryRecord {
+        Ok(views.into_iter().next().map(|(retry, _)| RetryRecord {
             retry,
             history,
             timestamp_ms: record.timestamp_ms,
@@ -60,11 +96,12 @@ impl AdminSource {
         }))
     }
 
+    /// The retries of these entries, with their states.
     async fn retry_views(
         &self,
         group: &GroupId,
         entries: &[Entry],
-    ) -> Result<Vec<RetryView>, Unavailable> {
+    ) -> Result<Vec<(RetryView, RecordStage)>, Unavailable> {
         let mut blocked = self.router.engine.blocked(group).await?;
         let now = self.router.clock.now().wall;
         let view = |entry: &Entry| retry_view(entry, blocked.remove(&entry.id), now);

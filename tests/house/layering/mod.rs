@@ -11,6 +11,7 @@ const RANKS: &[(&str, u8)] = &[
     ("model", 0),
     ("clock", 0),
     ("observe", 0),
+    ("api", 1),
     ("wire", 1),
     ("retry", 1),
     ("sasl", 1),
@@ -49,7 +50,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),
     ("httparse", &["cli/sidecars/http.rs"]),
-    ("clap", &["cli"]),
+    ("clap", &["api", "cli"]),
     ("tracing_subscriber", &["observe"]),
     ("rdkafka", &[]),
 ];

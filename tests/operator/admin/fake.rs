@@ -5,9 +5,10 @@ use reprise::admin::{
     FailedRecord, FailedRefused, FailedTaken, Fingerprint, FingerprintKey, FingerprintList,
     GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry, MemberView, Overview,
     PartitionView, PastView, PolicyView, Portable, PortableLetters, Readiness, RecordHistory,
-    RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView, RuleView, SeekBackView, Source,
-    StateCounts, SuspectView, SuspectsView, Unavailable,
+    RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView, RuleView, SeekBackView,
+    Selected, Source, StateCounts, SuspectView, SuspectsView, Unavailable,
 };
+use reprise::api::{RecordFacts, RecordStage, Selector};
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
 use reprise::observe::GroupGauges;
@@ -20,6 +21,32 @@ pub(crate) struct Fake {
 }
 
 pub(crate) const GROUPS: [&str; 2] = ["bar/é", "shop"];
+
+/// The items that a selector admits; `facts` tells place, cause and state of one.
+fn selected<T>(
+    all: Vec<T>,
+    facts: impl Fn(&T) -> (i64, (&'static str, RecordStage)),
+    (selector, after, limit): (&Selector, Option<i64>, usize),
+) -> Selected<T> {
+    let admits = |one: &T| {
+        let (place, (cause, state)) = facts(one);
+        let facts = RecordFacts {
+            topic: "orders",
+            cause,
+            error: "",
+            key_shape: "",
+            size: "",
+            at: None,
+            state,
+            level: None,
+        };
+        after.is_none_or(|after| place > after) && selector.admits(&facts, WallMs(0))
+    };
+    let looked_at = all.len();
+    let items: Vec<T> = all.into_iter().filter(admits).take(limit).collect();
+    let next = (items.len() == limit).then(|| facts(items.last().unwrap()).0);
+    Selected { items, looked_at, next }
+}
 
 impl Source for Fake {
     fn readiness(&self) -> Readiness {
@@ -73,7 +100,7 @@ impl Source for Fake {
     }
     async fn operate(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let left = LeftEntry { entry: 3, why: request.by.why };
-        Ok(ActionReport { changed: 1, left: vec![left] })
+        Ok(ActionReport { changed: 1, left: vec![left], ..ActionReport::default() })
     }
     async fn fingerprints(&self, _: &str, limit: usize) -> Result<FingerprintList, Unavailable> {
         let item = Fingerprint {
@@ -220,9 +247,10 @@ impl Source for Fake {
     async fn retries(
         &self,
         group: &str,
-        after: Option<u64>,
+        selector: &Selector,
+        after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<RetryView>, Unavailable> {
+    ) -> Result<Selected<RetryView>, Unavailable> {
         let of = |id| RetryView {
             id,
             group: group.into(),
@@ -232,8 +260,12 @@ impl Source for Fake {
             due_ms: Some(0),
             ..RetryView::default()
         };
-        let ids = (1..=5).filter(|id| group == "bar/é" && after.is_none_or(|after| *id > after));
-        Ok(ids.take(limit).map(of).collect())
+        let all = if group == "bar/é" { (1..=5).map(of).collect() } else { Vec::new() };
+        let facts = |one: &RetryView| {
+            let state = if one.state == "due" { RecordStage::Due } else { RecordStage::Waiting };
+            (i64::try_from(one.id).unwrap(), ("rejected", state))
+        };
+        Ok(selected(all, facts, (selector, after, limit)))
     }
     async fn waiting(
         &self,
@@ -241,7 +273,8 @@ impl Source for Fake {
         after: Option<(i64, u64)>,
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
-        self.retries(group, after.map(|(_, id)| id), limit).await
+        let after = after.map(|(_, id)| i64::try_from(id).unwrap());
+        Ok(self.retries(group, &Selector::default(), after, limit).await?.items)
     }
     async fn retry_fingerprints(
         &self,
@@ -256,7 +289,8 @@ impl Source for Fake {
         5_000
     }
     async fn retry(&self, group: &str, id: u64) -> Result<Option<RetryRecord>, Unavailable> {
-        let retry = self.retries(group, None, 9).await?.into_iter().find(|retry| retry.id == id);
+        let all = self.retries(group, &Selector::default(), None, 9).await?;
+        let retry = all.items.into_iter().find(|retry| retry.id == id);
         Ok(retry.map(|retry| RetryRecord {
             retry,
             value: Some(b"{\"card\":{\"number\":4111}}".to_vec()),
@@ -266,9 +300,10 @@ impl Source for Fake {
     async fn dead_letters(
         &self,
         group: &str,
+        selector: &Selector,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<DeadLetterView>, Unavailable> {
+    ) -> Result<Selected<DeadLetterView>, Unavailable> {
         let of = |offset| DeadLetterView {
             state: "dead".into(),
             group: group.into(),
@@ -282,15 +317,16 @@ impl Source for Fake {
             headers: vec![("RECONSUME_TIME".into(), Some(b"6".to_vec()))],
             ..DeadLetterView::default()
         };
-        let offsets = (0..3).filter(|offset| after.is_none_or(|after| *offset > after));
-        Ok(offsets.take(limit).map(of).collect())
+        let facts = |one: &DeadLetterView| (one.offset, ("max_attempts", RecordStage::Dead));
+        Ok(selected((0..3).map(of).collect(), facts, (selector, after, limit)))
     }
     async fn dead_letter(
         &self,
         group: &str,
         offset: i64,
     ) -> Result<Option<DeadLetterView>, Unavailable> {
-        Ok(self.dead_letters(group, None, 9).await?.into_iter().find(|d| d.offset == offset))
+        let all = self.dead_letters(group, &Selector::default(), None, 9).await?;
+        Ok(all.items.into_iter().find(|one| one.offset == offset))
     }
     async fn drain(&self) -> Result<DrainView, Unavailable> {
         Ok(DrainView { pending: 5, ..DrainView::default() })
@@ -301,6 +337,7 @@ impl Source for Fake {
     async fn portable_letters(
         &self,
         _: &str,
+        _: &Selector,
         _: Option<i64>,
         _: usize,
     ) -> Result<PortableLetters, Unavailable> {

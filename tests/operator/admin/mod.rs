@@ -127,10 +127,10 @@ fn filters_narrow_a_list() {
         assert_eq!(count("/api/v1/retries"), 5);
         assert_eq!(count("/api/v1/retries?state=due"), 3);
         assert_eq!(count("/api/v1/retries?group=shop"), 0);
-        assert_eq!(count("/api/v1/retries?topic=orders&reason=rejected"), 5);
+        assert_eq!(count("/api/v1/retries?topic=orders&cause=rejected"), 5);
         assert_eq!(count("/api/v1/retries?topic=order"), 0);
         assert_eq!(count("/api/v1/dead-letters?group=shop"), 3);
-        assert_eq!(count("/api/v1/dead-letters?reason=timeout"), 0);
+        assert_eq!(count("/api/v1/dead-letters?cause=timeout"), 0);
         assert_eq!(count("/api/v1/groups"), 2);
         assert_eq!(count("/api/v1/groups?after=bar%2F%C3%A9"), 1);
     });
@@ -408,7 +408,7 @@ fn a_records_history_is_explained_for_machines_and_people() {
 fn exit_codes_tell_nothing_matched_refused_usage_and_failure_apart() {
     let code = |output: &Output| output.status.code().unwrap();
     with_admin(Fake::default(), Options::default(), move |at| {
-        let none = reprise(at, &["dlq", "list", "--group", "shop", "--reason", "timeout"]);
+        let none = reprise(at, &["dlq", "list", "--group", "shop", "--cause", "timeout"]);
         assert_eq!((code(&none), none.stdout.len()), (3, 0), "{none:?}");
         let gone = reprise(at, &["group", "describe", "none"]);
         assert_eq!(code(&gone), 3);

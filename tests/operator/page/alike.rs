@@ -68,5 +68,5 @@ fn letters_of_other_keys_and_sizes_are_not_alike() {
     until("the job has discarded its kind", || kinds().len() == 2);
     assert_eq!(kinds(), [r#"1 "a-#" "16-256 KiB""#, keyless]);
     let job = server.json("/api/v1/jobs/1");
-    assert_eq!((&job["filter"]["key_shape"], &job["changed"]), (&"a-#".into(), &2.into()));
+    assert_eq!((&job["selector"]["key_shape"], &job["changed"]), (&"a-#".into(), &2.into()));
 }

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 
+use crate::api::mask;
 use crate::engine::store::key::EntryClass;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
-use crate::engine::{EngineError, Shape, mask};
+use crate::engine::{EngineError, Shape};
 use crate::journal::{MemDisk, Tables};
 use crate::model::{EntryId, GroupId, Origin, RetryPlace, TopicPartition, WallMs};
 use crate::retry::{

@@ -1,12 +1,12 @@
-//! The fingerprint of a dead letter's reason: digits, hexadecimal numbers and quoted texts are
-//! masked.
+//! The fingerprint of an application's error: digits, hexadecimal numbers and quoted texts are
+//! masked. A status code tells errors apart, and stays.
 
 /// Most characters of a masked reason.
 const REASON_CHARS: usize = 120;
 
 /// A reason with its values masked.
 pub fn mask(reason: &str) -> String {
-    let mut out = String::new();
+    let (mut out, mut before) = (String::new(), String::new());
     let mut chars = reason.chars().peekable();
     while let Some(first) = chars.next() {
         if out.chars().count() >= REASON_CHARS {
@@ -29,7 +29,14 @@ pub fn mask(reason: &str) -> String {
             {
                 word.push(next);
             }
-            out.push_str(if is_number(&word) { "#" } else { &word });
+            if is_status(&before, &word) {
+                out.push_str(&word);
+            } else if is_number(&word) {
+                out.push('#');
+            } else {
+                out.push_str(&without_ordinal(&word));
+            }
+            before = word;
         } else {
             out.push(if first.is_control() { ' ' } else { first });
         }
@@ -44,6 +51,25 @@ fn is_number(word: &str) -> bool {
     digits > 0 && (is_hex || 2 * digits >= word.chars().count())
 }
 
+/// True for a status code of HTTP behind a word that announces one.
+fn is_status(before: &str, word: &str) -> bool {
+    let is_announced =
+        ["http", "status", "code"].iter().any(|known| before.eq_ignore_ascii_case(known));
+    is_announced && word.len() == 3 && word.parse().is_ok_and(|code| (100..600).contains(&code))
+}
+
+/// A word without the number at its end, as a host of a set or the id of an order has one.
+fn without_ordinal(word: &str) -> String {
+    match word.rsplit_once('-') {
+        Some((name, ordinal))
+            if !ordinal.is_empty() && ordinal.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            format!("{name}-#")
+        }
+        _ => word.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,8 +81,11 @@ mod tests {
             ("order 'A-17' is unknown", "order «…» is unknown"),
             ("key \"x\" of 9f8e7d6c5b4a", "key «…» of #"),
             ("id 123e4567-e89b-12d3-a456-426614174000 gone", "id # gone"),
-            ("can't connect to db-1", "can't connect to db-1"),
-            ("HTTP 503 at 10.0.0.7:8080", "HTTP # at #.#.#.#:#"),
+            ("can't connect to db-1", "can't connect to db-#"),
+            ("ledger-0.ledger.svc refuses order-17", "ledger-#.ledger.svc refuses order-#"),
+            ("HTTP 503 at 10.0.0.7:8080", "HTTP 503 at #.#.#.#:#"),
+            ("status code: 404 of 404", "status code: 404 of #"),
+            ("code 7001, status 99", "code #, status #"),
             ("utf8", "utf8"),
             ("", ""),
         ] {

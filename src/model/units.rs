@@ -21,7 +21,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `<digits>[<unit>]`; an error says what was expected.
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let expected = || format!("{text:?} is no size; such as 4096, 512KiB, 64MiB or 1GiB");
     let (number, unit) = split(text).ok_or_else(expected)?;
     let unit = if unit.is_empty() { "B" } else { unit };
@@ -45,25 +45,22 @@ pub fn size_text(bytes: u64) -> String {
 }
 
 /// For `serialize_with`: a duration as text.
-pub(super) fn ser_duration<S: Serializer>(duration: &Duration, s: S) -> Result<S::Ok, S::Error> {
+pub fn ser_duration<S: Serializer>(duration: &Duration, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&duration_text(*duration))
 }
 
 /// For `serialize_with`: a size as text.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
-pub(super) fn ser_size<S: Serializer>(bytes: &u64, s: S) -> Result<S::Ok, S::Error> {
+pub fn ser_size<S: Serializer>(bytes: &u64, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&size_text(*bytes))
 }
 
 /// For `serialize_with`: a duration, or `unlimited`.
-#[expect(clippy::ref_option, reason = "the shape serde asks for")]
-pub(super) fn ser_limit<S: Serializer>(limit: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
+pub fn ser_limit<S: Serializer>(limit: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&limit.map_or("unlimited".to_owned(), duration_text))
 }
 
 /// For `serialize_with`: a size, or `unlimited`.
-#[expect(clippy::ref_option, reason = "the shape serde asks for")]
-pub(super) fn ser_size_limit<S: Serializer>(limit: &Option<u64>, s: S) -> Result<S::Ok, S::Error> {
+pub fn ser_size_limit<S: Serializer>(limit: &Option<u64>, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(&limit.map_or("unlimited".to_owned(), size_text))
 }
 
