@@ -66,7 +66,7 @@ pub(super) async fn retries<S: Source>(
         let mut found = admin.source.retries(&group, of, after, pager.room()).await?;
         if !admin.options.show_payloads {
             for retry in &mut found.items {
-                (retry.reason, retry.key_shape) = (None, None);
+                (retry.error, retry.key_shape) = (None, None);
             }
         }
         let items = found.items.iter().map(|retry| json!(retry)).collect();

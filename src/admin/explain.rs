@@ -64,7 +64,7 @@ async fn of_record<S: Source>(
         record.parse().map_err(|error| Refusal::bad(format!("record {record:?}: {error}")))?;
     let mut told = source.past(group, &named).await?;
     if !show_payloads {
-        told.past.iter_mut().for_each(|past| past.reason = None);
+        told.past.iter_mut().for_each(|past| past.error = None);
     }
     // The log may have the history of a deleted group.
     if let Some(group) = group

@@ -81,5 +81,5 @@ fn failed(ask: NackBody) -> Result<FailedRecord, Refusal> {
     }
     let record = Origin { topic: TopicName::new(&topic), partition, offset };
     let want = RequestedDelay { level: if dlq { Some(-1) } else { level }, delay_ms };
-    Ok(FailedRecord { group: GroupId::new(&group), record, want, reason })
+    Ok(FailedRecord { group: GroupId::new(&group), record, want, error: reason })
 }

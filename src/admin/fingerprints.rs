@@ -19,7 +19,7 @@ impl FingerprintKey {
     /// Removes the parts that come from a payload, where payloads are hidden.
     fn hide<S>(&mut self, admin: &Admin<S>) {
         if !admin.options.show_payloads {
-            (self.reason, self.key_shape) = (None, None);
+            (self.error, self.key_shape) = (None, None);
         }
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct JobBody {
     pub(super) canary: Option<u32>,
     pub(super) stop_percent: Option<u8>,
     pub(super) redrives_max: Option<u32>,
-    pub(super) why: Option<String>,
+    pub(super) note: Option<String>,
 }
 
 /// The groups whose jobs are listed.
@@ -69,7 +69,7 @@ pub(super) async fn plan<S: Source>(
     for sample in &mut plan.samples {
         let value = sample.value.take().filter(|_| admin.options.show_payloads);
         sample.value = value.and_then(|value| admin.options.mask.text(value));
-        sample.reason = sample.reason.take().filter(|_| admin.options.show_payloads);
+        sample.error = sample.error.take().filter(|_| admin.options.show_payloads);
     }
     Ok(json_answer(StatusCode::OK, &plan))
 }
@@ -95,7 +95,7 @@ pub(super) async fn begin<S: Source>(
     body: JobBody,
 ) -> Result<Job, Refusal> {
     // A job is a bulk action, whatever its filter admits.
-    let by = operator(caller, body.why.clone(), 2)?;
+    let by = operator(caller, body.note.clone(), 2)?;
     let anyway = body.anyway;
     let terms = body.terms(admin.source.now_ms())?;
     if terms.action == JobAction::Redrive && !anyway {
@@ -133,7 +133,7 @@ pub(super) async fn one<S: Source>(
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ChangeBody {
-    why: Option<String>,
+    note: Option<String>,
 }
 
 pub(super) async fn change<S: Source>(
@@ -142,8 +142,8 @@ pub(super) async fn change<S: Source>(
     Extension(caller): Extension<Caller>,
     asked: Result<Json<ChangeBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let why = body(asked)?.0.why;
-    let job = alter(&admin, caller, (id, &verb), why).await?;
+    let note = body(asked)?.0.note;
+    let job = alter(&admin, caller, (id, &verb), note).await?;
     Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
 }
 
@@ -152,7 +152,7 @@ pub(super) async fn alter<S: Source>(
     admin: &Admin<S>,
     caller: Caller,
     (id, verb): (u64, &str),
-    why: Option<String>,
+    note: Option<String>,
 ) -> Result<Job, Refusal> {
     let change = match verb {
         "pause" => JobChange::Pause,
@@ -160,7 +160,7 @@ pub(super) async fn alter<S: Source>(
         "cancel" => JobChange::Cancel,
         _ => return Err(Refusal::missing("jobs take pause, resume and cancel")),
     };
-    let by = operator(caller, why, 1)?;
+    let by = operator(caller, note, 1)?;
     admin.source.change_job(id, change, by).await?.map_err(|error| refusal(&error))
 }
 
@@ -255,7 +255,7 @@ fn shown(job: &Job, mask: &Mask) -> Value {
         "ended_ms": job.ended.map(|at| at.0),
         "name": job.by.name,
         "peer": job.by.peer,
-        "why": job.by.why,
+        "note": job.by.note,
         "rate": terms.rate.unwrap_or(0),
         "canary": terms.canary,
         "stop_percent": terms.stop_percent,

@@ -26,7 +26,7 @@ use crate::wire::names::is_legal_topic;
 /// Largest body: a thousand numbers and a reason.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the reason that an operator gives.
-pub(super) const WHY_BYTES_MAX: usize = 1024;
+pub(super) const NOTE_BYTES_MAX: usize = 1024;
 
 /// The fields of a request about dead letters, besides its conditions.
 #[derive(Debug, Default, Deserialize)]
@@ -37,7 +37,7 @@ pub(super) struct LettersBody {
     all: bool,
     dry_run: bool,
     after: Option<i64>,
-    why: Option<String>,
+    note: Option<String>,
     set_headers: Vec<String>,
     remove_headers: Vec<String>,
     merge: Option<Value>,
@@ -59,7 +59,7 @@ pub(super) struct RetriesBody {
     after: Option<i64>,
     delay_ms: Option<u64>,
     until_ms: Option<i64>,
-    why: Option<String>,
+    note: Option<String>,
 }
 
 /// The records of a request: `names`, or with `all` those that the conditions admit.
@@ -125,7 +125,7 @@ pub(super) async fn dead_letters<S: Source>(
         after: asked.after,
     };
     let (group, names, count) = records.of(selector)?;
-    let by = operator(caller, asked.why, count)?;
+    let by = operator(caller, asked.note, count)?;
     let headers = (asked.set_headers.as_slice(), asked.remove_headers);
     let patch = record_patch(headers, asked.merge.as_ref(), asked.set_value)?;
     let target = send_target(asked.to_origin, asked.to_topic)?;
@@ -149,7 +149,7 @@ pub(super) async fn retries<S: Source>(
         after: asked.after,
     };
     let (group, names, count) = records.of(selector)?;
-    let by = operator(caller, asked.why, count)?;
+    let by = operator(caller, asked.note, count)?;
     let due = due_time(asked.delay_ms, asked.until_ms)?;
     let request = retry_request(&group, (&verb, due), names, by)?;
     operated(&admin, request).await
@@ -295,7 +295,7 @@ fn shown(number: i64, record: &AuditRecord) -> Value {
         "changed": record.changed,
         "left": record.left,
         "records": record.places,
-        "why": record.by.why,
+        "note": record.by.note,
         "job": record.job,
         "target": record.target,
     })
@@ -323,23 +323,23 @@ pub(super) fn due_time(
 /// The operator behind a request for so many entries. A bulk action needs a reason.
 pub(super) fn operator(
     caller: Caller,
-    why: Option<String>,
+    note: Option<String>,
     entries: usize,
 ) -> Result<Operator, Refusal> {
-    let why = why.unwrap_or_default();
+    let note = note.unwrap_or_default();
     if entries == 0 || entries > OPERATE_MAX {
         return Err(Refusal::bad(format!("name 1 to {OPERATE_MAX} entries in one request")));
     }
-    if why.len() > WHY_BYTES_MAX {
-        return Err(long_reason());
+    if note.len() > NOTE_BYTES_MAX {
+        return Err(long_note());
     }
-    if entries > 1 && why.trim().is_empty() {
-        return Err(Refusal::bad("an action on more than one entry needs a reason: why"));
+    if entries > 1 && note.trim().is_empty() {
+        return Err(Refusal::bad("an action on more than one entry needs a note"));
     }
     let Caller { name, peer } = caller;
-    Ok(Operator { name, peer, why })
+    Ok(Operator { name, peer, note })
 }
 
-pub(super) fn long_reason() -> Refusal {
-    Refusal::bad(format!("why is longer than {WHY_BYTES_MAX} bytes"))
+pub(super) fn long_note() -> Refusal {
+    Refusal::bad(format!("note is longer than {NOTE_BYTES_MAX} bytes"))
 }

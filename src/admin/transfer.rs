@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::operator_actions::{WHY_BYTES_MAX, long_reason};
+use super::operator_actions::{NOTE_BYTES_MAX, long_note};
 use super::page::{ListParameters, ListQuery};
 use super::payload::portable::Portable;
 use super::source::Source;
@@ -37,7 +37,7 @@ pub(super) struct ImportBody {
     source: String,
     entries: Vec<Portable>,
     /// The reason for the audit log.
-    why: Option<String>,
+    note: Option<String>,
 }
 
 /// Exports dead letters of one group, with their bytes. Changes nothing.
@@ -87,7 +87,7 @@ pub(super) async fn import_letters<S: Source>(
     Extension(caller): Extension<Caller>,
     asked: Result<Json<ImportBody>, JsonRejection>,
 ) -> MoveResult {
-    let Json(ImportBody { source, entries, why }) = asked.map_err(|error| unreadable(&error))?;
+    let Json(ImportBody { source, entries, note }) = asked.map_err(|error| unreadable(&error))?;
     if entries.len() > ENTRIES_MAX {
         return Err(Refusal::bad(format!("at most {ENTRIES_MAX} entries in one request")));
     }
@@ -102,13 +102,13 @@ pub(super) async fn import_letters<S: Source>(
              discard of the last 24 hours",
         ));
     }
-    let why = why.filter(|why| !why.trim().is_empty());
-    let why = why.unwrap_or_else(|| format!("from the sidecar {source}"));
-    if why.len() > WHY_BYTES_MAX {
-        return Err(long_reason());
+    let note = note.filter(|note| !note.trim().is_empty());
+    let note = note.unwrap_or_else(|| format!("from the sidecar {source}"));
+    if note.len() > NOTE_BYTES_MAX {
+        return Err(long_note());
     }
     let Caller { name, peer } = caller;
-    let by = Operator { name, peer, why };
+    let by = Operator { name, peer, note };
     let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
     let brought = admin.source.import(source, entries, by).await?;
     let line = |(id, brought)| {

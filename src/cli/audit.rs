@@ -18,7 +18,7 @@ const COLUMNS: [Column; 8] = [
     ("GROUP", |v| field(v, "group")),
     ("CHANGED", |v| field(v, "changed")),
     ("LEFT", |v| field(v, "left")),
-    ("WHY", |v| field(v, "why")),
+    ("NOTE", |v| field(v, "note")),
 ];
 
 #[derive(Debug, Args)]

@@ -36,9 +36,9 @@ pub(super) struct PatchArgs {
 pub(super) struct LettersArgs {
     #[command(flatten)]
     pick: Pick,
-    /// The reason, for the audit log; needed for more than one record.
+    /// A note for the audit log; needed for more than one record.
     #[arg(long)]
-    why: Option<String>,
+    note: Option<String>,
     /// Act; without it --all only tells which records match.
     #[arg(long)]
     execute: bool,
@@ -118,14 +118,14 @@ impl LettersArgs {
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
         if !self.pick.all {
-            return act(&self.at, verb, (&self.pick, self.why.as_deref()), &terms, out);
+            return act(&self.at, verb, (&self.pick, self.note.as_deref()), &terms, out);
         }
         terms.push(("action", json!(action)));
         let conditions = self.pick.conditions()?;
         if !self.execute {
             return self.plan(action, &request(&conditions, &terms), out);
         }
-        terms.push(("why", json!(self.why)));
+        terms.push(("note", json!(self.note)));
         let request = request(&conditions, &terms);
         let job = self.at.post("/api/v1/jobs", &request)?;
         if self.detach {
@@ -149,7 +149,7 @@ impl LettersArgs {
         writeln!(out, "{matched} records match")?;
         for item in plan.get("samples").and_then(Value::as_array).into_iter().flatten() {
             let text = |key| defused(&cell(item, key));
-            writeln!(out, "  {}  {}  {}", text("offset"), text("origin"), text("reason"))?;
+            writeln!(out, "  {}  {}  {}", text("offset"), text("origin"), text("error"))?;
             if item.get("value").is_some_and(Value::is_string) {
                 writeln!(out, "    becomes {}", text("value"))?;
             }
@@ -183,7 +183,7 @@ impl LettersArgs {
         if matched == 0 {
             return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
         }
-        complain("a dry run: nothing was changed. Add --execute and --why to act");
+        complain("a dry run: nothing was changed. Add --execute and --note to act");
         Ok(())
     }
 }

@@ -24,10 +24,10 @@ const COLUMNS: [Column; 8] = [
     ("OFFSET", |v| field(v, "offset")),
     ("ORIGIN", |v| field(v, "origin")),
     ("FAILURES", |v| field(v, "reconsume_times")),
-    ("WHY", |v| field(v, "disposition")),
+    ("CAUSE", |v| field(v, "cause")),
     ("AT", |v| time(v, "at_ms")),
     ("KEY", |v| field(v, "key")),
-    ("REASON", |v| field(v, "reason")),
+    ("ERROR", |v| field(v, "error")),
 ];
 
 #[derive(Debug, Subcommand)]
@@ -63,11 +63,11 @@ EXAMPLES:
 /// The end of `reprise dlq redrive --help`.
 const REDRIVE_EXAMPLES: &str = "\
 EXAMPLES:
-  reprise dlq redrive shop 17 18 --why \"stock is back\"
+  reprise dlq redrive shop 17 18 --note \"stock is back\"
   reprise dlq redrive shop 17 --set-header tenant=b --merge '{\"total\": 2}'
-  reprise dlq redrive shop 17 --to-topic orders.parking --why \"for the night run\"
+  reprise dlq redrive shop 17 --to-topic orders.parking --note \"for the night run\"
   reprise dlq redrive shop --all --topic orders --since 2h
-  reprise dlq redrive shop --all --error \"no stock\" --canary 5 --rate 100 --execute --why INC-7
+  reprise dlq redrive shop --all --error \"no stock\" --canary 5 --rate 100 --execute --note INC-7
 
 A job of --all goes on when the command is interrupted: see reprise job list.";
 
@@ -129,7 +129,7 @@ pub(super) const fn kinds(count: Column) -> [Column; 9] {
     [
         count,
         ("TOPIC", |v| field(v, "topic")),
-        ("WHY", |v| field(v, "cause")),
+        ("CAUSE", |v| field(v, "cause")),
         ("KEY", |v| field(v, "key_shape")),
         ("SIZE", |v| field(v, "size")),
         ("FIRST", |v| time(v, "first_ms")),
@@ -195,8 +195,8 @@ fn lines(letter: &Value, screen: &TerminalScreen) -> Vec<String> {
         format!("restore until {}", moment(screen, letter, "restorable_until_ms")),
         format!("failures      {}", cell(letter, "reconsume_times")),
         format!("redrives      {}", cell(letter, "redrives")),
-        format!("why           {}", cell(letter, "disposition")),
-        format!("reason        {}", defused(&cell(letter, "reason"))),
+        format!("cause         {}", cell(letter, "cause")),
+        format!("error         {}", defused(&cell(letter, "error"))),
         format!("first failed  {}", moment(screen, letter, "first_failed_ms")),
         format!("dead since    {}", moment(screen, letter, "at_ms")),
         format!("produced      {}", moment(screen, letter, "timestamp_ms")),

@@ -103,7 +103,7 @@ pub(super) fn told(told: &Value) -> Vec<String> {
         let notes = [
             number("until").map(|at| format!("until {}", utc(at))),
             number("reconsume_times").map(|n| format!("reconsume times {n}")),
-            said("reason").map(|reason| format!("reason \"{reason}\"")),
+            said("error").map(|reason| format!("reason \"{reason}\"")),
             said("member").map(|member| format!("by {member}")),
             said("client").map(|client| format!("client {client}")),
             group.map(|group| format!("group {}", defused(&group))),

@@ -22,7 +22,7 @@ const COLUMNS: [Column; 8] = [
     ("CHANGED", |v| field(v, "changed")),
     ("FAILED", |v| field(v, "failed")),
     ("STARTED", |v| time(v, "started_ms")),
-    ("WHY", |v| field(v, "why")),
+    ("NOTE", |v| field(v, "note")),
 ];
 
 /// The end of `reprise job list --help`.
@@ -77,9 +77,9 @@ pub(super) struct JobShowArgs {
 pub(super) struct ChangeArgs {
     /// The number of the job.
     id: u64,
-    /// The reason, for the audit log.
+    /// A note for the audit log.
     #[arg(long)]
-    why: Option<String>,
+    note: Option<String>,
     #[command(flatten)]
     at: AdminAt,
 }
@@ -129,7 +129,7 @@ impl JobShowArgs {
 impl ChangeArgs {
     fn run(&self, verb: &str, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let path = format!("/api/v1/jobs/{}/{verb}", self.id);
-        let job = self.at.post(&path, &json!({ "why": self.why }))?;
+        let job = self.at.post(&path, &json!({ "note": self.note }))?;
         writeln!(out, "job {} is {}", self.id, cell(&job, "state"))?;
         Ok(())
     }
@@ -162,7 +162,7 @@ fn job_lines(job: &Value, screen: &TerminalScreen) -> Vec<String> {
         format!("{:<14}{}", "started", moment(screen, job, "started_ms")),
         format!("{:<14}{}", "ended", moment(screen, job, "ended_ms")),
         format!("{:<14}{}", "by", format!("{} {}", cell(job, "name"), cell(job, "peer")).trim()),
-        format!("{:<14}{}", "why", defused(&cell(job, "why"))),
+        format!("{:<14}{}", "note", defused(&cell(job, "note"))),
         format!(
             "{:<14}{} a second, canary {}, stops above {} % failures",
             "terms",

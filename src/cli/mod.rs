@@ -53,7 +53,7 @@ EXAMPLES:
   reprise dlq list --group shop              dead letters, oldest first
   reprise dlq redrive shop 17                send one back
   reprise dlq redrive shop --all --error \"no stock\"    what a job would do
-  reprise dlq redrive shop --all --error \"no stock\" --canary 5 --execute --why INC-7
+  reprise dlq redrive shop --all --error \"no stock\" --canary 5 --execute --note INC-7
   reprise job list                           jobs and their progress
   reprise group list --admin pod-0:9664,pod-1:9664    groups of two sidecars
   reprise audit --group shop                 who did what

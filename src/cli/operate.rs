@@ -39,9 +39,9 @@ pub(super) struct Pick {
 pub(super) struct ActionArgs {
     #[command(flatten)]
     pick: Pick,
-    /// The reason, for the audit log; needed for more than one record.
+    /// A note for the audit log; needed for more than one record.
     #[arg(long)]
-    why: Option<String>,
+    note: Option<String>,
     /// Act; without it --all only tells which records match.
     #[arg(long)]
     execute: bool,
@@ -109,13 +109,13 @@ impl ActionArgs {
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
         if !self.pick.all {
-            return act(&self.at, verb, (&self.pick, self.why.as_deref()), terms, out);
+            return act(&self.at, verb, (&self.pick, self.note.as_deref()), terms, out);
         }
         let mut fields = self.pick.conditions()?;
         fields.extend([
             ("all".to_owned(), json!(true)),
             ("dry_run".to_owned(), json!(!self.execute)),
-            ("why".to_owned(), json!(self.why)),
+            ("note".to_owned(), json!(self.note)),
         ]);
         let (mut tally, mut progress) = (ActionTally::default(), ProgressBar::start());
         let mut samples = Vec::new();
@@ -143,7 +143,7 @@ impl ActionArgs {
         if tally.matched == 0 {
             return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
         }
-        complain("a dry run: nothing was changed. Add --execute and --why to act");
+        complain("a dry run: nothing was changed. Add --execute and --note to act");
         Ok(())
     }
 }
@@ -152,7 +152,7 @@ impl ActionArgs {
 pub(super) fn act(
     at: &AdminAt,
     verb: Verb,
-    (pick, why): (&Pick, Option<&str>),
+    (pick, note): (&Pick, Option<&str>),
     terms: &[(&str, Value)],
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
@@ -165,7 +165,7 @@ pub(super) fn act(
     for some in names.chunks(REQUEST_MAX) {
         progress.show(done, u64::try_from(names.len()).unwrap_or(0), verb.done);
         done += u64::try_from(some.len()).unwrap_or(0);
-        let fields = [("group", json!(group)), ("why", json!(why)), (verb.names, json!(some))];
+        let fields = [("group", json!(group)), ("note", json!(note)), (verb.names, json!(some))];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));
         tally.add(&at.post(verb.path, &request(&fields, terms))?, &mut progress);
     }

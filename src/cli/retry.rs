@@ -24,8 +24,8 @@ const COLUMNS: [Column; 9] = [
     ("FAILURES", failures),
     ("LEVEL", |v| field(v, "level")),
     ("DUE", |v| time(v, "due_ms")),
-    ("WHY", |v| field(v, "disposition")),
-    ("REASON", |v| field(v, if v["refusal"].is_string() { "refusal" } else { "reason" })),
+    ("CAUSE", |v| field(v, "cause")),
+    ("ERROR", |v| field(v, if v["refusal"].is_string() { "refusal" } else { "error" })),
 ];
 
 const KINDS: [Column; 9] = kinds(("RETRIES", |v| field(v, "retries")));

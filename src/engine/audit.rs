@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_layout_of_an_audit_record_is_fixed() {
-        let by = Operator { name: "kim".into(), peer: "10.0.0.7".into(), why: "INC-1".into() };
+        let by = Operator { name: "kim".into(), peer: "10.0.0.7".into(), note: "INC-1".into() };
         let record = AuditRecord {
             at: WallMs(5),
             by,

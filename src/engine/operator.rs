@@ -10,5 +10,5 @@ pub struct Operator {
     /// The address of the caller.
     pub peer: String,
     /// The reason that the operator gives.
-    pub why: String,
+    pub note: String,
 }

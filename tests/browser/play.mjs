@@ -218,7 +218,7 @@ async function play(kafka, admin) {
   await page.goto(`${admin}/groups/shop/letters/0`);
   await page.click("details summary");
   await page.type('form.edit input[name="set_header"]', "tenant=b");
-  await page.type('form.edit input[name="why"]', "INC-9: wrong tenant");
+  await page.type('form.edit input[name="note"]', "INC-9: wrong tenant");
   await follow(page, 'form.edit button[value="redrive"]');
   check((await text(page)).includes("1 records changed."), "a header is mended");
 
@@ -230,7 +230,7 @@ async function play(kafka, admin) {
     document.querySelector(`${at} input[name="rate"]`).value = "1000";
     document.querySelector(`${at} input[name="canary"]`).value = "5";
   }, job);
-  await page.focus(`${job} input[name="why"]`);
+  await page.focus(`${job} input[name="note"]`);
   await page.keyboard.type("INC-9: stock is back");
   await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   check((await text(page)).includes("Job 1 has started."), "a job starts by the keyboard");
@@ -272,7 +272,7 @@ async function play(kafka, admin) {
   await strict.close();
 
   await page.goto(`${admin}/groups/shop`);
-  await page.type('section.cause input[name="why"]', "INC-9: refunded");
+  await page.type('section.cause input[name="note"]', "INC-9: refunded");
   await follow(page, 'section.cause button[value="discard"]');
   check((await text(page)).includes("Job 2 has started."), "5 are discarded");
   await until("nothing is left", async () => {

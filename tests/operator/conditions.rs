@@ -44,7 +44,7 @@ fn conditions_select_the_same_records_everywhere() {
     let export = server.reprise(&["dlq", "export", "shop", "--header", "tenant=b"]);
     let export = String::from_utf8(export.stdout).unwrap();
     assert_eq!((export.lines().count(), export.contains("orders-0@1")), (2, true), "{export}");
-    let act = ["--execute", "--why", "INC-7", "--header", "tenant=b"];
+    let act = ["--execute", "--note", "INC-7", "--header", "tenant=b"];
     let killed = done(&server, &[&["retry", "kill", "shop", "--all"][..], &act].concat());
     assert_eq!(killed, "1 dead letters now, 0 left as they were\n");
     let job = done(&server, &[&["dlq", "discard", "shop", "--all"][..], &act].concat());
@@ -63,6 +63,6 @@ fn conditions_select_the_same_records_everywhere() {
         let told = String::from_utf8(out.stderr).unwrap();
         assert_eq!((out.status.code(), told.contains(says)), (Some(2), true), "{words:?}: {told}");
     }
-    let named = done(&server, &["dlq", "discard", "--group", "shop", "1", "2", "--why", "INC-8"]);
+    let named = done(&server, &["dlq", "discard", "--group", "shop", "1", "2", "--note", "INC-8"]);
     assert_eq!(named, "2 discarded, 0 left as they were\n");
 }

@@ -47,7 +47,7 @@ fn count(job: &Value, key: &str) -> u64 {
 
 /// Starts a job on all dead letters of the group. Returns status and answer.
 fn start(server: &Server, terms: &Value) -> (u16, Value) {
-    let mut body = json!({ "group": "shop", "why": "test" });
+    let mut body = json!({ "group": "shop", "note": "test" });
     body.as_object_mut().unwrap().extend(terms.as_object().unwrap().clone());
     server.post("/api/v1/jobs", &body.to_string())
 }
@@ -121,7 +121,7 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
     let plan = done(&server, &[&all[..], &patch].concat());
     assert!(plan.starts_with("395 records match\n  0  orders-0@0  no stock\n"), "{plan}");
     assert!(plan.contains(r#"becomes {"order":0,"total":1.10,"fixed":true}"#), "{plan}");
-    let go = ["--rate", "1000", "--canary", "5", "--execute", "--detach", "--why", "INC-9"];
+    let go = ["--rate", "1000", "--canary", "5", "--execute", "--detach", "--note", "INC-9"];
     let out = done(&server, &[&all[..], &patch, &go].concat());
     assert!(out.starts_with("job 1 runs"), "{out}");
 
@@ -137,7 +137,7 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
     until("all outcomes are known", || count(&self::job(&server, 1), "acknowledged") == 395);
     assert_eq!([count(&job, "changed"), count(&job, "left"), count(&job, "failed")], [395, 0, 0]);
 
-    let discard = ["dlq", "discard", "shop", "--all", "--execute", "--why", "INC-9: refunded"];
+    let discard = ["dlq", "discard", "shop", "--all", "--execute", "--note", "INC-9: refunded"];
     assert_eq!(done(&server, &discard), "5 discarded, 0 left as they were\n");
     assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 0);
     let audit = server.json("/api/v1/audit?group=shop");
@@ -146,7 +146,7 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
         told.map(|one| (one["action"].as_str().unwrap(), count(one, "changed"))).collect();
     assert_eq!(told, [("job-start", 0), ("job-done", 395), ("job-start", 0), ("job-done", 5)]);
     assert_eq!(
-        (&audit["items"][1]["why"], &audit["items"][1]["job"]),
+        (&audit["items"][1]["note"], &audit["items"][1]["job"]),
         (&json!("INC-9"), &json!(1))
     );
     assert!(done(&server, &["job", "list"]).contains("done"));
@@ -160,7 +160,7 @@ fn a_job_takes_one_kind_of_records() {
         record.header("x-retry-reason", "no stock").header("x-retry-level", "-1")
     });
     let discard = |terms: &[&str]| {
-        let all = ["dlq", "discard", "shop", "--all", "--execute", "--why", "INC-9"];
+        let all = ["dlq", "discard", "shop", "--all", "--execute", "--note", "INC-9"];
         done(&server, &[&all[..], terms].concat())
     };
     let plan = ["dlq", "discard", "shop", "--all", "--key-shape", "a-#", "--size", "16-256 KiB"];
@@ -226,7 +226,7 @@ fn a_job_is_paused_resumed_and_cancelled() {
     assert_eq!(done(&server, &["job", "resume", "1"]), "job 1 is running\n");
     let before = count(&paused, "changed");
     until("the job goes on", || count(&job(&server, id), "changed") > before);
-    assert_eq!(done(&server, &["job", "cancel", "1", "--why", "enough"]), "job 1 is cancelled\n");
+    assert_eq!(done(&server, &["job", "cancel", "1", "--note", "enough"]), "job 1 is cancelled\n");
     let changed = count(&job(&server, id), "changed");
     for verb in ["cancel", "resume", "pause"] {
         let (code, refused) = server.post(&format!("/api/v1/jobs/{id}/{verb}"), "{}");
@@ -274,7 +274,7 @@ fn bad_jobs_are_refused_with_a_sentence() {
         (json!({"rate": 1_000_001}), 400, "rate goes from 0"),
         (json!({"set_headers": ["=x"]}), 400, "is not name=value"),
         (json!({"action": "discard", "merge": {}}), 400, "leave the patch out"),
-        (json!({"why": " "}), 400, "needs a reason"),
+        (json!({"note": " "}), 400, "needs a note"),
         (json!({"group": ""}), 400, "group names the group"),
         (json!({"sql": "drop"}), 422, "unknown field"),
     ] {

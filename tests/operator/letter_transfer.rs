@@ -271,7 +271,7 @@ fn an_imported_letter_is_redriven_to_its_group() {
         (&kinds["items"][0]["letters"], &kinds["items"][0]["topic"]),
         (&3.into(), &"orders".into())
     );
-    done(&target, &["dlq", "redrive", "shop", "--all", "--execute", "--why", "moved"]);
+    done(&target, &["dlq", "redrive", "shop", "--all", "--execute", "--note", "moved"]);
     let got = member.retries();
     let values: Vec<String> = got.iter().map(Got::text).collect();
     assert_eq!(values, ["order-0", "order-1", "order-2"]);
@@ -323,12 +323,12 @@ fn the_audit_log_tells_of_an_import() {
     let (source, target) = (sidecar_with(2), Server::start());
     let export = Export::of(&source);
     let path = export.path.to_str().unwrap();
-    done(&target, &["dlq", "import", path, "--execute", "--why", "INC-9"]);
+    done(&target, &["dlq", "import", path, "--execute", "--note", "INC-9"]);
     export.imported(&target);
     let audit = target.json("/api/v1/audit?group=shop");
     let records = audit["items"].as_array().unwrap().iter();
     let records: Vec<Value> = records
-        .map(|one| json!([one["action"], one["changed"], one["left"], one["why"]]))
+        .map(|one| json!([one["action"], one["changed"], one["left"], one["note"]]))
         .collect();
     let default = format!("from the sidecar {}", source.json("/api/v1/overview")["cluster_id"]);
     let default = default.replace('"', "");

@@ -57,7 +57,7 @@ fn a_redrive_that_no_member_receives_is_refused() {
                   connected here subscribes to it";
     let all = ["dlq", "redrive", "shop", "--all"];
     assert!(done(&server, &all).contains(nobody));
-    let job = [&all[..], &["--execute", "--why", "x"]].concat();
+    let job = [&all[..], &["--execute", "--note", "x"]].concat();
     for refused in [&job[..], &["dlq", "redrive", "shop", "0"]] {
         let (code, out, err) = cli(&server, refused);
         assert_eq!((code, out.as_str()), (4, ""), "{err}");
@@ -96,7 +96,7 @@ fn a_redrive_needs_a_reader_of_each_topic() {
     }
     let nobody = "nobody reads reprise.retry.shop--payments: no member";
     let both = ["dlq", "redrive", "shop", "--all"];
-    let execute = ["--execute", "--why", "x"];
+    let execute = ["--execute", "--note", "x"];
     assert!(done(&server, &both).contains(nobody));
     for refused in [&["dlq", "redrive", "shop", "0"][..], &[&both[..], &execute].concat()] {
         let (code, out, err) = cli(&server, refused);
@@ -142,7 +142,7 @@ fn a_reader_gets_settled_letters_for_a_day() {
     let server = Server::told("");
     let mut member = Member::of_shop(&server);
     fill(&mut member);
-    done(&server, &["dlq", "redrive", "shop", "0", "3", "4", "--why", "test"]);
+    done(&server, &["dlq", "redrive", "shop", "0", "3", "4", "--note", "test"]);
     done(&server, &["dlq", "discard", "shop", "1"]);
     let got = member.retries();
     member.done(got.last().unwrap().offset + 1);
@@ -192,7 +192,7 @@ fn bulk_verbs_take_retries_that_are_due() {
         let plan = done(&server, &all);
         assert!(plan.starts_with(&format!("{count} records match\n")), "{verb}: {plan}");
     }
-    let act = ["--execute", "--why", "INC-7"];
+    let act = ["--execute", "--note", "INC-7"];
     let delay = ["retry", "delay", "shop", "--all", "--for", "2h"];
     let delayed = "2 delayed, 0 left as they were\n";
     assert_eq!(done(&server, &[&delay[..], &act].concat()), delayed);
@@ -210,8 +210,8 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
     assert_eq!(dead_letters(&server), 5, "a dry run changes nothing");
     let redrive = ["dlq", "redrive", "shop", "--all", "--error", "no stock", "--execute"];
     let (code, _, err) = cli(&server, &redrive);
-    assert_eq!((code, err.contains("needs a reason: why")), (2, true), "{err}");
-    let with_why = [&redrive[..], &["--why", "INC-7: stock is back"]].concat();
+    assert_eq!((code, err.contains("needs a note")), (2, true), "{err}");
+    let with_why = [&redrive[..], &["--note", "INC-7: stock is back"]].concat();
     assert_eq!(done(&server, &with_why), "4 sent back, 0 left as they were\n");
     assert_eq!(
         (letters(&server, "dead"), letters(&server, "redriven")),
@@ -243,10 +243,10 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
     );
     assert_eq!((letters(&server, "dead"), letters(&server, "discarded")), (vec![5], vec![4]));
     server.restart();
-    let restored = ["dlq", "restore", "shop", "--all", "--execute", "--why", "not yet"];
+    let restored = ["dlq", "restore", "shop", "--all", "--execute", "--note", "not yet"];
     assert_eq!(done(&server, &restored), "1 restored, 0 left as they were\n");
     assert_eq!(letters(&server, "dead"), [4, 5]);
-    done(&server, &["dlq", "discard", "shop", "4", "5", "--why", "INC-7"]);
+    done(&server, &["dlq", "discard", "shop", "4", "5", "--note", "INC-7"]);
     assert_eq!(dead_letters(&server), 0);
     let metrics = server.get("/metrics");
     assert!(metrics.contains("reprise_dlq_records{group=\"shop\"} 0"), "{metrics}");
@@ -259,7 +259,7 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
     let audit: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told = audit.iter().map(|record| {
         let text = |key: &str| record[key].as_str().unwrap().to_owned();
-        (text("action"), record["changed"].as_u64().unwrap(), text("why"))
+        (text("action"), record["changed"].as_u64().unwrap(), text("note"))
     });
     let expected = [
         ("job-start", 0, "INC-7: stock is back"),
@@ -313,7 +313,7 @@ fn delete_records_deletes_dead_letters_for_good() {
     let audit = server.json("/api/v1/audit?group=shop");
     let last = audit["items"].as_array().unwrap().last().unwrap();
     assert_eq!((&last["action"], &last["changed"]), (&json!("delete"), &json!(2)));
-    assert_eq!(last["why"], "DeleteRecords");
+    assert_eq!(last["note"], "DeleteRecords");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn retries_that_wait_are_hastened_delayed_and_ended() {
     assert_eq!(killed, "1 dead letters now, 0 left as they were\n");
     assert_eq!(letters(&server, "dead"), [0]);
     let letter = server.json("/api/v1/dead-letters/shop/0");
-    assert_eq!(letter["disposition"], "manual");
+    assert_eq!(letter["cause"], "manual");
 }
 
 #[test]
@@ -380,11 +380,11 @@ fn bad_requests_are_refused_with_a_sentence_and_change_nothing() {
     };
     let cases = [
         ("dead-letters/redrive", json!({"group": "shop", "offsets": []}), 400, "name 1 to 1000"),
-        ("dead-letters/redrive", json!({"group": "shop", "offsets": [0, 1]}), 400, "reason: why"),
+        ("dead-letters/redrive", json!({"group": "shop", "offsets": [0, 1]}), 400, "needs a note"),
         ("dead-letters/burn", json!({"group": "shop", "offsets": [0]}), 404, "take redrive"),
         ("dead-letters/discard", json!({"group": "shop"}), 400, "name 1 to 1000"),
         ("dead-letters/discard", json!({"offsets": [0]}), 400, "group names the group"),
-        ("dead-letters/discard", json!({"group": "shop", "all": true}), 400, "needs a reason"),
+        ("dead-letters/discard", json!({"group": "shop", "all": true}), 400, "needs a note"),
         (
             "dead-letters/discard",
             json!({"group": "shop", "all": true, "dry_run": true}),
@@ -446,7 +446,7 @@ fn waiting_retries_of_one_kind_are_ended() {
     assert_eq!(kinds(), [number.clone(), big.clone(), plain]);
     let kill = ["retry", "kill", "shop", "--all", "--key-shape", "a-#", "--size", "< 1 KiB"];
     assert!(done(&server, &kill).starts_with("2 records match\n"), "a dry run");
-    let kill = [&kill[..], &["--execute", "--why", "INC-5"]].concat();
+    let kill = [&kill[..], &["--execute", "--note", "INC-5"]].concat();
     assert_eq!(done(&server, &kill), "2 dead letters now, 0 left as they were\n");
     until("the counts are renewed", || kinds() == [number.clone(), big.clone()]);
     assert_eq!(dead_letters(&server), 2);

@@ -66,7 +66,7 @@ fn texts(records: &[Got]) -> Vec<String> {
 fn letters_go_to_their_origin_topic_for_all_groups() {
     let (start, (mut server, _member)) = (wall_ms(), shop());
     let sent = ["dlq", "redrive", "shop", "1", "2", "--to-origin", "--set-header", "tenant=b"];
-    let sent = done(&server, &[&sent[..], &["--why", "INC-7"]].concat());
+    let sent = done(&server, &[&sent[..], &["--note", "INC-7"]].concat());
     assert_eq!(sent, "2 sent back, 0 left as they were\n");
     for (partition, text) in [(0, "order-2"), (1, "order-1")] {
         let got = read(&server, "orders", partition, 2);
@@ -96,7 +96,7 @@ fn a_job_sends_letters_to_another_topic() {
     let all = ["dlq", "redrive", "shop", "--all", "--to-topic", "parking", "--rate", "0"];
     let plan = done(&server, &all);
     assert!(plan.ends_with("they go to parking: every group that reads it gets them\n"), "{plan}");
-    let done = done(&server, &[&all[..], &["--execute", "--why", "INC-8"]].concat());
+    let done = done(&server, &[&all[..], &["--execute", "--note", "INC-8"]].concat());
     assert_eq!(done, "4 sent back, 0 left as they were\n");
     let mut found: Vec<_> = (0..3).flat_map(|at| read(&server, "parking", at, 0)).collect();
     found.sort_by_key(Got::text);
@@ -121,7 +121,7 @@ fn a_topic_that_cannot_take_records_is_refused() {
         let all = ["dlq", "redrive", "shop", "--all", "--to-topic", topic];
         let (code, out, _) = cli(&server, &all);
         assert_eq!((code, out.contains("4 stay: ")), (3, true), "{topic}: {out}");
-        let (code, _, err) = cli(&server, &[&all[..], &["--execute", "--why", "x"]].concat());
+        let (code, _, err) = cli(&server, &[&all[..], &["--execute", "--note", "x"]].concat());
         assert_eq!((code, err.contains(sentence)), (2, true), "{topic}: {err}");
     }
     for (body, sentence) in [
@@ -130,7 +130,7 @@ fn a_topic_that_cannot_take_records_is_refused() {
         (json!({"to_topic": "parking", "canary": 5}), "canary needs outcomes"),
         (json!({"to_topic": "parking", "action": "discard"}), "a discard sends no record"),
     ] {
-        let mut terms = json!({"group": "shop", "why": "x"});
+        let mut terms = json!({"group": "shop", "note": "x"});
         terms.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
         let (code, answer) = server.post("/api/v1/jobs", &terms.to_string());
         assert_eq!((code, answer["error"].to_string().contains(sentence)), (400, true), "{answer}");
@@ -152,14 +152,14 @@ fn a_record_goes_by_each_of_its_letters() {
     member.done(got.offset + 1);
     let states = (letters(&server, "dead"), letters(&server, "redriven"));
     assert_eq!(states, (vec![0, 2, 3, 4], vec![1]));
-    let both = ["dlq", "redrive", "shop", "1", "4", "--to-topic", "parking", "--why", "x"];
+    let both = ["dlq", "redrive", "shop", "1", "4", "--to-topic", "parking", "--note", "x"];
     let (code, out, err) = cli(&server, &both);
     assert_eq!((code, out.as_str()), (0, "1 sent back, 1 left as they were\n"), "{err}");
     assert!(err.contains("1: the letter at 4 is of the same record"), "{err}");
     let sent: Vec<_> = (0..3).flat_map(|at| read(&server, "parking", at, 0)).collect();
     assert_eq!(sent.len(), 1);
     done(&server, &["dlq", "restore", "shop", "4"]);
-    let all = ["dlq", "redrive", "shop", "--all", "--execute", "--rate", "0", "--why", "x"];
+    let all = ["dlq", "redrive", "shop", "--all", "--execute", "--rate", "0", "--note", "x"];
     assert_eq!(done(&server, &all), "4 sent back, 0 left as they were\n", "not the original");
     let got = member.retries();
     let last = got.last().unwrap().offset;

@@ -126,7 +126,7 @@ fn actions_take_one_sidecar() {
     let both = format!("{},{}", a.admin(), b.admin());
     for action in [
         &["dlq", "redrive", "shop", "0"][..],
-        &["dlq", "discard", "shop", "--all", "--execute", "--why", "test"],
+        &["dlq", "discard", "shop", "--all", "--execute", "--note", "test"],
         &["retry", "now", "shop", "1"],
         &["job", "cancel", "1"],
         &["delayed", "cancel", "orders-0@1"],
@@ -181,7 +181,7 @@ fn a_long_job_has_a_bar_and_can_be_followed() {
     fill(&mut member, 4, 0);
     assert_eq!(member.commit("orders", 0, 4), 0);
     let admin = server.admin().to_string();
-    let all = ["dlq", "redrive", "shop", "--all", "--rate", "1", "--execute", "--why", "test"];
+    let all = ["dlq", "redrive", "shop", "--all", "--rate", "1", "--execute", "--note", "test"];
     let terminal = Terminal::run(&[&all[..], &["--admin", &admin]].concat(), (100, 24));
     until("the job runs", || !server.json("/api/v1/jobs")["items"][0].is_null());
     let (code, out, err) = run(&["job", "show", "1", "--follow"], &admin);

@@ -239,7 +239,7 @@ fn records_that_others_write_are_dead_letters() {
         found = listed.find(|one| one["offset"] == 1).cloned().unwrap_or_default();
         !found.is_null()
     });
-    for (name, value) in [("origin", "orders-3@812"), ("reason", "stock is empty")] {
+    for (name, value) in [("origin", "orders-3@812"), ("error", "stock is empty")] {
         assert_eq!(found[name], value, "{found}");
     }
     assert_eq!(found["reconsume_times"], 17, "{found}");
@@ -269,7 +269,7 @@ fn settled_letters_are_deleted_from_their_topic_after_a_day() {
     send(&mut client, "shop", &[letter("one"), letter("two"), letter("three")]);
     until_letters(&server, 3, 0);
     let discard = |offsets: &str| {
-        let body = format!(r#"{{"group": "shop", "offsets": [{offsets}], "why": "x"}}"#);
+        let body = format!(r#"{{"group": "shop", "offsets": [{offsets}], "note": "x"}}"#);
         let (code, told) = server.post("/api/v1/dead-letters/discard", &body);
         assert_eq!(code, 200, "{told}");
     };

@@ -47,14 +47,14 @@ fn sorted(kafka: &Kafka) -> Vec<String> {
 }
 
 fn redrive(server: &Server, offsets: &[i64], topic: &str) -> Value {
-    let body = json!({"group": "shop", "offsets": offsets, "to_topic": topic, "why": "x"});
+    let body = json!({"group": "shop", "offsets": offsets, "to_topic": topic, "note": "x"});
     let (code, answer) = server.post("/api/v1/dead-letters/redrive", &body.to_string());
     assert_eq!(code, 200, "{answer}");
     answer
 }
 
 fn start_job(server: &Server) {
-    let body = json!({"group": "shop", "to_topic": "parking", "rate": 0, "why": "x"});
+    let body = json!({"group": "shop", "to_topic": "parking", "rate": 0, "note": "x"});
     let (code, answer) = server.post("/api/v1/jobs", &body.to_string());
     assert_eq!(code, 200, "{answer}");
 }
@@ -138,7 +138,7 @@ fn a_stuck_job_holds_up_no_other_job() {
     bury(&server, "other", "order-0");
     kafka.state().short = [0, 1, 2].into();
     start_job(&server);
-    let body = json!({"group": "other", "action": "discard", "why": "x"});
+    let body = json!({"group": "other", "action": "discard", "note": "x"});
     let (code, answer) = server.post("/api/v1/jobs", &body.to_string());
     assert_eq!(code, 200, "{answer}");
     until("the other job is done", || server.json("/api/v1/jobs/2")["state"] == "done");
@@ -166,7 +166,7 @@ fn a_caller_that_goes_away_leaves_no_sent_letter() {
     let (kafka, server) = shop();
     let barrier = Arc::new(Barrier::new(2));
     kafka.state().faults = [Fault::Late(Arc::clone(&barrier))].into();
-    let body = json!({"group": "shop", "offsets": [1], "to_topic": "parking", "why": "x"});
+    let body = json!({"group": "shop", "offsets": [1], "to_topic": "parking", "note": "x"});
     let caller = server.posting("/api/v1/dead-letters/redrive", &body.to_string());
     until("the record is there", || !kafka.values("parking").is_empty());
     drop(caller);

@@ -190,7 +190,7 @@ fn a_failed_redrive_by_another_sidecar_comes_back() {
     let dead = Rec::new("a").header("x-retry-level", "-1");
     assert_eq!(server.client().nack("shop", "orders-0@0", dead).error_code, 0);
     until("both know the dead letter", || has_letter(&server) && has_letter(&other));
-    let body = r#"{"group": "shop", "offsets": [0], "anyway": true, "why": "mended"}"#;
+    let body = r#"{"group": "shop", "offsets": [0], "anyway": true, "note": "mended"}"#;
     let (code, answer) = server.post("/api/v1/dead-letters/redrive", body);
     assert_eq!(code, 200, "{answer}");
     let mut at = BTreeMap::new();

@@ -32,7 +32,7 @@ struct ActFields {
     ids: String,
     /// The id of a retry: all retries that look like that one.
     like: String,
-    why: String,
+    note: String,
     /// A new value of the record; browsers send its line ends as CRLF.
     value: Option<String>,
     set_header: String,
@@ -55,7 +55,7 @@ impl ActFields {
                 "offsets" => fields.offsets.extend([" ", &text]),
                 "ids" => fields.ids.extend([" ", &text]),
                 "like" => fields.like = text,
-                "why" => fields.why = text,
+                "note" => fields.note = text,
                 "value" => fields.value = Some(text),
                 "set_header" => fields.set_header = text,
                 "remove_header" => fields.remove_header = text,
@@ -115,11 +115,11 @@ async fn run<S: Source>(
     if !fields.like.is_empty() {
         let like = fields.like.trim().parse();
         let like = like.map_err(|_| Refusal::bad("like is the id of a retry"))?;
-        return act_on_like(admin, group, (&fields.verb, like), (caller, fields.why)).await;
+        return act_on_like(admin, group, (&fields.verb, like), (caller, fields.note)).await;
     }
     let (to_origin, to_topic) = target_of(&fields.target, &fields.to_topic);
     let target = send_target(to_origin, to_topic)?;
-    let ActFields { verb, offsets, ids, why, value, set_header, remove_header, anyway, .. } =
+    let ActFields { verb, offsets, ids, note, value, set_header, remove_header, anyway, .. } =
         fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
     let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
@@ -127,7 +127,7 @@ async fn run<S: Source>(
     let removed = given(&remove_header).into_iter().collect();
     let value = changed_value(admin, group, &offsets, value).await?;
     let patch = record_patch((&set, removed), None, value)?;
-    let by = operator(caller, Some(why), offsets.len() + ids.len())?;
+    let by = operator(caller, Some(note), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
         letter_request(group, &verb, EntryNames::Letters(offsets), by)?.with_patch(patch, target)?
     } else {

@@ -59,7 +59,7 @@ pub(super) fn timeline(
             @if first > 0 { p { "The last " (EVENTS_MAX) " of " (events.len()) " events." } }
             (scroll_table("Attempts", &html! {
                 thead { tr {
-                    th { "When" } th.number { "Failures" } th { "Event" } th { "Reason" }
+                    th { "When" } th.number { "Failures" } th { "Event" } th { "Error" }
                     th { "Member" } th { "Waits until" }
                 } }
                 tbody { @for event in events.iter().skip(first) { (row(event, show)) } }
@@ -69,7 +69,7 @@ pub(super) fn timeline(
 }
 
 fn row(event: &PastView, show: bool) -> Markup {
-    let reason = event.reason.as_deref().filter(|_| show);
+    let reason = event.error.as_deref().filter(|_| show);
     html! {
         tr {
             td { @if let Some(at) = event.at { (moment(at)) } }

@@ -9,7 +9,7 @@ use crate::admin::views::fingerprint::FingerprintKey;
 pub(super) fn heads(count: &str) -> Markup {
     html! {
         thead { tr {
-            th.number { (count) } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
+            th.number { (count) } th { "Group" } th { "Cause" } th { "Topic" } th { "Error" }
             th { "Key" } th { "Size" }
             th { "First, last" } th { "24 hours" } th { "Act" }
         } }
@@ -21,7 +21,7 @@ pub(super) fn cells(key: &FingerprintKey, show: bool) -> Markup {
     html! {
         td { (key.cause) }
         td { (breakable(&key.topic)) }
-        td.text { @if show { (key.reason.as_deref().unwrap_or_default()) } }
+        td.text { @if show { (key.error.as_deref().unwrap_or_default()) } }
         td { @if show { (key.key_shape.as_deref().unwrap_or_default()) } }
         td.short { (key.size) }
     }
@@ -29,7 +29,7 @@ pub(super) fn cells(key: &FingerprintKey, show: bool) -> Markup {
 
 /// The head of a section: the count, the cause, the topic and the reason.
 pub(super) fn title(count: u64, key: &FingerprintKey, show: bool) -> Markup {
-    let reason = key.reason.as_deref().filter(|reason| show && !reason.is_empty());
+    let reason = key.error.as_deref().filter(|reason| show && !reason.is_empty());
     html! {
         h3 {
             (count) " × " (key.cause) " of " (key.topic)

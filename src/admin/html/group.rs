@@ -139,7 +139,7 @@ pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> M
     html! {
         form method="post" action={ (group_path(group)) "/act" } {
             input type="hidden" name="offsets" value=(joined(offsets));
-            label { "Why " input name="why" required[offsets.len() > 1] maxlength="1000"; }
+            label { "Note " input name="note" required[offsets.len() > 1] maxlength="1000"; }
             @if *buttons == DEAD { (anyway_field()) }
             @for (verb, label, destroys) in buttons {
                 button.danger[*destroys] name="verb" value=(verb) { (label) }
@@ -167,7 +167,7 @@ fn letter_table(group: &str, letters: &[DeadLetterView], show: bool) -> Markup {
         (scroll_table("Dead letters", &html! {
             thead { tr {
                 th.number { "Offset" } th { "Origin" } th { "Cause" } th.number { "Failures" }
-                th { "Since" } th { "Key" } th { "Reason" }
+                th { "Since" } th { "Key" } th { "Error" }
             } }
             tbody {
                 @for letter in letters.iter().take(ROWS_MAX) {
@@ -187,7 +187,7 @@ fn retry_table(group: &GroupView, retries: &[RetryView], show: bool) -> Markup {
             (scroll_table("Retries", &html! {
                 thead { tr {
                     th.number { "Id" } th { "Origin" } th { "State" } th.number { "Failures" }
-                    th { "Due" } th { "Reason" } th { "Act" }
+                    th { "Due" } th { "Error" } th { "Act" }
                 } }
                 tbody { @for retry in retries { (retry_row(&group.group, retry, show)) } }
             }))
@@ -204,7 +204,7 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
             td { (retry.state) @if let Some(why) = &retry.refusal { ": " (cell(why)) } }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
             td { @if let Some(due) = retry.due_ms { (moment(due)) } }
-            td.text { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
+            td.text { @if show { (cell(retry.error.as_deref().unwrap_or(""))) } }
             td {
                 @if retry.waits() {
                     form.row method="post" action={ (group_path(group)) "/act" } {

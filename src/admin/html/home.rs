@@ -176,7 +176,7 @@ fn short_form(group: &str, example: i64) -> Markup {
     html! {
         form method="post" action={ (group_path(group)) "/jobs" } {
             input type="hidden" name="like" value=(example);
-            label { "Why " input name="why" required maxlength="1000"; }
+            label { "Note " input name="note" required maxlength="1000"; }
             (anyway_field())
             button name="action" value="redrive" { "Send back" }
             button.danger name="action" value="discard" { "Discard" }
@@ -221,7 +221,7 @@ fn audit_table(records: &[(i64, AuditRecord)]) -> Markup {
             (scroll_table("Audit", &html! {
                 thead { tr {
                     th { "When" } th { "Who" } th { "Action" } th { "Group" }
-                    th.number { "Changed" } th.number { "Left" } th { "Why" }
+                    th.number { "Changed" } th.number { "Left" } th { "Note" }
                 } }
                 tbody {
                     @for (_, record) in records {
@@ -232,7 +232,7 @@ fn audit_table(records: &[(i64, AuditRecord)]) -> Markup {
                             td { (breakable(record.group.as_str())) }
                             td.number { (record.changed) }
                             td.number { (record.left) }
-                            td.text { (record.by.why) }
+                            td.text { (record.by.note) }
                         }
                     }
                 }

@@ -81,7 +81,7 @@ async fn run<S: Source>(
         to_origin: target.0,
         to_topic: target.1,
         anyway: take("anyway").is_some(),
-        why: take("why"),
+        note: take("note"),
         ..JobBody::default()
     };
     no_others(&rest)?;
@@ -98,8 +98,8 @@ async fn like<S: Source>(admin: &Admin<S>, group: &str, offset: &str) -> Result<
     let topic = letter.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
     Ok(Selector {
         topic: Some(topic),
-        cause: Some(letter.disposition),
-        fingerprint: Some(mask(letter.reason.as_deref().unwrap_or_default())),
+        cause: Some(letter.cause),
+        fingerprint: Some(mask(letter.error.as_deref().unwrap_or_default())),
         key_shape: Some(letter.key_shape),
         size: Some(letter.size),
         ..Selector::default()
@@ -161,7 +161,7 @@ fn section(job: &Job) -> Markup {
                 "Started " (moment(job.started.0))
                 @if let Some(ended) = job.ended { ", ended " (moment(ended.0)) }
                 ", by " (job.by.name) " " (job.by.peer)
-                @if !job.by.why.is_empty() { ": " (job.by.why) }
+                @if !job.by.note.is_empty() { ": " (job.by.note) }
             }
             @if job.is_open() {
                 form method="post" action={ "/jobs/" (job.id) "/act" } {
@@ -212,7 +212,7 @@ pub(super) fn kind_form(group: &str, example: i64) -> Markup {
     html! {
         form method="post" action={ (group_path(group)) "/jobs" } {
             input type="hidden" name="like" value=(example);
-            label { "Why " input name="why" required maxlength="1000"; }
+            label { "Note " input name="note" required maxlength="1000"; }
             button name="action" value="redrive" { "Send back" }
             button.danger name="action" value="discard" { "Discard" }
             details {

@@ -112,7 +112,7 @@ fn edit_form(group: &str, letter: &DeadLetterView) -> Markup {
                 label { "Remove header " input name="remove_header"; }
                 (target_fields())
                 (anyway_field())
-                label { "Why " input name="why" maxlength="1000"; }
+                label { "Note " input name="note" maxlength="1000"; }
                 button name="verb" value="redrive" { "Send back changed" }
             }
         }
@@ -127,8 +127,8 @@ fn facts(letter: &DeadLetterView, show: bool) -> Markup {
                 dt { "Restorable until" } dd { (utc(until)) }
             }
             dt { "Origin" } dd { (letter.origin.as_deref().unwrap_or("none")) }
-            dt { "Cause" } dd { (letter.disposition) }
-            @if show { dt { "Reason" } dd { (letter.reason.as_deref().unwrap_or("none given")) } }
+            dt { "Cause" } dd { (letter.cause) }
+            @if show { dt { "Error" } dd { (letter.error.as_deref().unwrap_or("none given")) } }
             dt { "Failures" } dd { (letter.reconsume_times) }
             dt { "Redrives" } dd { (letter.redrives) }
             dt { "First failed" } dd { (letter.first_failed_ms.map(utc).unwrap_or_default()) }

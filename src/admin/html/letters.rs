@@ -65,10 +65,13 @@ async fn content<S: Source>(
     }
     let show = admin.options.show_payloads;
     let is_dead = selector.state == Some(RecordStage::Dead);
+    let state = selector.state.filter(|_| !is_dead);
+    let words = Selector { state, ..selector.clone() };
+    let words = if words.is_narrow() { words.to_string() } else { "all dead letters".to_owned() };
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }
         h1 { "Dead letters" }
-        p { "Filter: " (selector) ". " (found.items.len()) " on this page." }
+        p { "Filter: " (words) ". " (found.items.len()) " on this page." }
         (filter_form(group, selector))
         @if found.items.is_empty() {
             p.empty {
@@ -124,12 +127,12 @@ fn rows_form(group: &str, rows: &[DeadLetterView], show: bool) -> Markup {
             (scroll_table("Dead letters", &html! {
                 thead { tr {
                     th.mark { "Mark" } th.number { "Offset" } th { "Origin" } th { "Cause" }
-                    th.number { "Failures" } th { "Since" } th { "Key" } th { "Reason" }
+                    th.number { "Failures" } th { "Since" } th { "Key" } th { "Error" }
                 } }
                 tbody { @for letter in rows { (row(group, letter, show)) } }
             }))
             p {
-                label { "Why " input name="why" maxlength="1000"; } " "
+                label { "Note " input name="note" maxlength="1000"; } " "
                 (anyway_field()) " "
                 button name="verb" value="redrive" { "Send marked back" } " "
                 button.danger name="verb" value="discard" { "Discard marked" }
@@ -143,11 +146,11 @@ pub(super) fn letter_cells(group: &str, letter: &DeadLetterView, show: bool) -> 
     html! {
         td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
         td { (breakable(letter.origin.as_deref().unwrap_or("-"))) }
-        td { (letter.disposition) }
+        td { (letter.cause) }
         td.number { (letter.reconsume_times) }
         td { (moment(letter.at_ms)) }
         td.text { (cell(&payload::text(letter.key.as_deref(), show))) }
-        td.text { @if show { (cell(letter.reason.as_deref().unwrap_or(""))) } }
+        td.text { @if show { (cell(letter.error.as_deref().unwrap_or(""))) } }
     }
 }
 
@@ -174,7 +177,7 @@ fn filter_job_form(group: &str, selector: &Selector) -> Markup {
                 }
                 label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
                 label { "Canary " input name="canary" value="5" inputmode="numeric"; }
-                label { "Why " input name="why" required maxlength="1000"; }
+                label { "Note " input name="note" required maxlength="1000"; }
                 (anyway_field())
                 button name="action" value="redrive" { "Send all back" }
                 button.danger name="action" value="discard" { "Discard all" }

@@ -85,7 +85,7 @@ fn action_form(group: &str, retry: &RetryView) -> Markup {
         @if retry.waits() {
             form method="post" action={ (group_path(group)) "/act" } {
                 input type="hidden" name="ids" value=(retry.id);
-                label { "Why " input name="why" maxlength="1000"; }
+                label { "Note " input name="note" maxlength="1000"; }
                 button name="verb" value="now" { "Retry now" }
                 label {
                     "Minutes from now "
@@ -107,8 +107,8 @@ fn facts(found: &RetryRecord, show: bool) -> Markup {
             dt { "State" } dd { (retry.state) }
             @if let Some(why) = &retry.refusal { dt { "Blocked" } dd { (why) } }
             dt { "Origin" } dd { (retry.origin.as_deref().unwrap_or("none")) }
-            dt { "Cause" } dd { (retry.disposition.as_deref().unwrap_or("none")) }
-            @if show { dt { "Reason" } dd { (retry.reason.as_deref().unwrap_or("none given")) } }
+            dt { "Cause" } dd { (retry.cause.as_deref().unwrap_or("none")) }
+            @if show { dt { "Error" } dd { (retry.error.as_deref().unwrap_or("none given")) } }
             dt { "Failures" } dd { (retry.reconsume_times) " of " (retry.max_reconsume_times) }
             @if let Some(level) = retry.level { dt { "Level" } dd { (level) } }
             @if let Some(due) = retry.due_ms { dt { "Due" } dd { (utc(due)) } }

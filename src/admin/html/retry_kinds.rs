@@ -24,8 +24,8 @@ fn like(retry: &RetryView) -> Selector {
     let topic = retry.origin.as_deref().map_or("", GroupView::topic_of);
     Selector {
         topic: Some(topic.to_owned()),
-        cause: Some(retry.disposition.clone().unwrap_or_default()),
-        fingerprint: Some(mask(retry.reason.as_deref().unwrap_or_default())),
+        cause: Some(retry.cause.clone().unwrap_or_default()),
+        fingerprint: Some(mask(retry.error.as_deref().unwrap_or_default())),
         key_shape: retry.key_shape.clone(),
         size: Some(retry.size.clone()),
         ..Selector::default()
@@ -92,7 +92,7 @@ fn form(group: &str, example: u64) -> Markup {
     html! {
         form method="post" action={ (group_path(group)) "/act" } {
             input type="hidden" name="like" value=(example);
-            label { "Why " input name="why" required maxlength="1000"; }
+            label { "Note " input name="note" required maxlength="1000"; }
             button name="verb" value="now" { "Retry now" }
             button.danger name="verb" value="dead-letter" { "Dead-letter now" }
         }
@@ -104,12 +104,12 @@ pub(super) async fn act_on_like<S: Source>(
     admin: &Admin<S>,
     group: &str,
     (verb, example): (&str, u64),
-    (caller, why): (Caller, String),
+    (caller, note): (Caller, String),
 ) -> Result<ActionReport, Refusal> {
     let example = admin.source.retry(group, example).await?.map(|found| found.retry);
     let gone = || Refusal::missing("the retry waits no more; load the page of the group");
     let selector = Box::new(like(&example.ok_or_else(gone)?));
-    let by = operator(caller, Some(why), OPERATE_MAX)?;
+    let by = operator(caller, Some(note), OPERATE_MAX)?;
     let (mut report, mut after) = (ActionReport::default(), None);
     loop {
         let names = EntryNames::Selected { selector: selector.clone(), after, is_dry: false };

@@ -91,12 +91,12 @@ fn rows_form(group: &str, rows: &[RetryView], show: bool) -> Markup {
             (scroll_table("Retries", &html! {
                 thead { tr {
                     th.mark { "Mark" } th.number { "Id" } th { "Origin" } th.number { "Level" }
-                    th.number { "Failures" } th { "Due" } th { "Reason" }
+                    th.number { "Failures" } th { "Due" } th { "Error" }
                 } }
                 tbody { @for retry in rows { (row(group, retry, show)) } }
             }))
             p {
-                label { "Why " input name="why" maxlength="1000"; } " "
+                label { "Note " input name="note" maxlength="1000"; } " "
                 button name="verb" value="now" { "Retry marked now" } " "
                 label {
                     "Minutes from now "
@@ -119,7 +119,7 @@ fn row(group: &str, retry: &RetryView, show: bool) -> Markup {
             td.number { @if let Some(level) = retry.level { (level) } @else { "exact" } }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
             td { @if let Some(due) = retry.due_ms { (moment(due)) } }
-            td.text { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
+            td.text { @if show { (cell(retry.error.as_deref().unwrap_or(""))) } }
         }
     }
 }

@@ -58,8 +58,8 @@ pub(super) fn dead_letter(letter: &DeadLetterView, detail: Detail, show: bool) -
     put("restorable_until_ms", json!(letter.restorable_until_ms));
     put("redrives", json!(letter.redrives));
     put("reconsume_times", json!(letter.reconsume_times));
-    put("disposition", json!(letter.disposition));
-    put("reason", if show { json!(letter.reason) } else { Value::Null });
+    put("cause", json!(letter.cause));
+    put("error", if show { json!(letter.error) } else { Value::Null });
     put("key_shape", if show { json!(letter.key_shape) } else { Value::Null });
     put("size", json!(letter.size));
     put("at_ms", json!(letter.at_ms));
@@ -122,7 +122,7 @@ mod tests {
         let letter = DeadLetterView {
             key: Some(b"secret-key".to_vec()),
             value: Some(b"secret-value".to_vec()),
-            reason: Some("secret-reason".into()),
+            error: Some("secret-reason".into()),
             headers: vec![
                 ("RECONSUME_TIME".into(), Some(b"17".to_vec())),
                 ("x-retry-reason".into(), Some(b"secret-reason".to_vec())),

@@ -32,9 +32,9 @@ pub struct Portable {
     /// Last failure, Unix ms.
     pub last_failed_ms: Option<i64>,
     /// The cause of the dead letter.
-    pub disposition: Option<Disposition>,
+    pub cause: Option<Disposition>,
     /// The text the application gave.
-    pub reason: Option<String>,
+    pub error: Option<String>,
     /// The last failures, latest last: Unix ms and cause.
     pub history: Vec<(i64, Disposition)>,
     /// The place among the dead letters.

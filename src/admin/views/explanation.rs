@@ -28,7 +28,7 @@ pub struct PastView {
     /// Failures charged by then.
     pub reconsume_times: Option<u32>,
     /// The text the application gave.
-    pub reason: Option<String>,
+    pub error: Option<String>,
     /// The member that gave the evidence.
     pub member: Option<String>,
     /// The member's `client.id`.

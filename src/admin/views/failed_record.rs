@@ -13,7 +13,7 @@ pub struct FailedRecord {
     pub record: Origin,
     /// The requested delay, level or dead letter.
     pub want: RequestedDelay,
-    pub reason: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The outcome of an admin nack.

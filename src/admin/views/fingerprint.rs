@@ -13,7 +13,7 @@ pub struct FingerprintKey {
     pub cause: String,
     /// The masked reason; absent where payloads are hidden.
     #[serde(rename = "fingerprint")]
-    pub reason: Option<String>,
+    pub error: Option<String>,
     /// The pattern of their keys; absent where payloads are hidden.
     pub key_shape: Option<String>,
     /// The size class of their records.
@@ -27,7 +27,7 @@ impl From<Shape> for FingerprintKey {
             size: shape.size().to_owned(),
             topic: shape.topic,
             cause: shape.cause,
-            reason: Some(shape.reason),
+            error: Some(shape.reason),
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct JobPlan {
 pub struct PlanSample {
     pub offset: i64,
     pub origin: Option<String>,
-    pub reason: Option<String>,
+    pub error: Option<String>,
     pub redrives: u32,
     /// The value that a patch makes; absent without a patch.
     pub value: Option<String>,

@@ -267,9 +267,9 @@ pub struct RetryView {
     /// Last failure, Unix ms.
     pub last_failed_ms: Option<i64>,
     /// The cause of the last failure.
-    pub disposition: Option<String>,
+    pub cause: Option<String>,
     /// The text the application gave.
-    pub reason: Option<String>,
+    pub error: Option<String>,
     /// The reason why a due retry is `blocked`.
     pub refusal: Option<String>,
     /// The pattern of its key, and the size class of its record.
@@ -303,9 +303,9 @@ pub struct DeadLetterView {
     /// Earlier redrives of the record.
     pub redrives: u32,
     /// The cause of the dead letter.
-    pub disposition: String,
+    pub cause: String,
     /// The text the application gave.
-    pub reason: Option<String>,
+    pub error: Option<String>,
     /// The time of death, Unix ms.
     pub at_ms: i64,
     /// The first failure, Unix ms.

@@ -25,9 +25,9 @@ pub(in crate::cli) struct ImportArgs {
     /// Bring them; without it only tells what would be brought.
     #[arg(long)]
     execute: bool,
-    /// The reason, for the audit log of the sidecar that imports.
+    /// A note for the audit log of the sidecar that imports.
     #[arg(long)]
-    why: Option<String>,
+    note: Option<String>,
     #[command(flatten)]
     at: AdminAt,
 }
@@ -143,7 +143,7 @@ impl FileImport<'_> {
             return Ok(());
         }
         self.show();
-        let body = json!({ "source": self.source, "entries": entries, "why": self.args.why });
+        let body = json!({ "source": self.source, "entries": entries, "note": self.args.note });
         drop(entries);
         let mut answer =
             self.args.at.post("/api/v1/dead-letters/import", &body).map_err(|failure| {

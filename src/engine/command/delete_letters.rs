@@ -139,8 +139,8 @@ impl Engine {
 }
 
 fn by_retention() -> Operator {
-    let why = "older than retry.dead_letters.retention".to_owned();
-    Operator { name: RETENTION.to_owned(), peer: String::new(), why }
+    let note = "older than retry.dead_letters.retention".to_owned();
+    Operator { name: RETENTION.to_owned(), peer: String::new(), note }
 }
 
 impl Request for FindEnd {

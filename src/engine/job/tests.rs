@@ -17,7 +17,7 @@ fn job(canary: u32) -> Job {
     Job {
         id: 7,
         terms,
-        by: Operator { name: "kim".into(), peer: "10.0.0.7".into(), why: "INC-1".into() },
+        by: Operator { name: "kim".into(), peer: "10.0.0.7".into(), note: "INC-1".into() },
         started: WallMs(5),
         ended: None,
         state: JobState::Running,

@@ -101,7 +101,7 @@ async fn delete_letters(
     let by = Operator {
         name: conn.client().to_string(),
         peer: conn.host(),
-        why: "DeleteRecords".to_owned(),
+        note: "DeleteRecords".to_owned(),
     };
     let deleted = router.engine.delete_letters(topic, up_to, by).await;
     deleted.map(|(start, _)| (start, 0)).map_err(|error| code::of_engine(&error))

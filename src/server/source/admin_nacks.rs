@@ -8,7 +8,7 @@ use crate::server::source::AdminSource;
 
 impl AdminSource {
     pub(super) async fn fail(&self, failed: FailedRecord) -> Result<FailedTaken, FailedRefused> {
-        let FailedRecord { group, record, want, reason } = failed;
+        let FailedRecord { group, record, want, error: reason } = failed;
         let posted = AdminNack { group: group.clone(), record: record.clone(), want, reason };
         match self.router.post(posted).await {
             Ok(outcome) => {

@@ -480,7 +480,7 @@ fn sample(one: &JobCandidate, terms: &JobTerms) -> PlanSample {
     PlanSample {
         offset: one.letter.offset,
         origin: entry.origin.as_ref().map(ToString::to_string),
-        reason: entry.reason.clone(),
+        error: entry.reason.clone(),
         redrives: entry.redrives,
         value: value
             .map(|value| String::from_utf8_lossy(&value).chars().take(SAMPLE_CHARS).collect()),

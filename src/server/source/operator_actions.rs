@@ -91,7 +91,7 @@ impl AdminSource {
             let offsets: Vec<i64> = found.items.iter().map(|letter| letter.offset).collect();
             report.matched = number(offsets.len());
             let first = found.items.into_iter().take(SAMPLES);
-            report.samples = first.map(|one| sample(one.offset, one.origin, one.reason)).collect();
+            report.samples = first.map(|one| sample(one.offset, one.origin, one.error)).collect();
             EntryNames::Letters(offsets)
         } else {
             let is_now = matches!(request.action, OperatorAction::Plain(Action::RetryNow));
@@ -106,7 +106,7 @@ impl AdminSource {
             let ids = retries.iter().map(|one| one.id).collect();
             let id = |id| i64::try_from(id).unwrap_or(i64::MAX);
             let first = retries.into_iter().take(SAMPLES);
-            report.samples = first.map(|one| sample(id(one.id), one.origin, one.reason)).collect();
+            report.samples = first.map(|one| sample(id(one.id), one.origin, one.error)).collect();
             EntryNames::Retries(ids)
         };
         Ok((names, report))

@@ -21,7 +21,7 @@ fn view(router: &Router, happened: &RecordEvent) -> PastView {
     view.says = match &happened.what {
         EventKind::Entry(entry, cause) => {
             seen_by(&mut view, cause);
-            view.reason = entry.reason.clone().filter(|_| cause.evidence.is_nack());
+            view.error = entry.reason.clone().filter(|_| cause.evidence.is_nack());
             view.reconsume_times = Some(entry.reconsume_times);
             view.until = entry.due().map(|due| due.0);
             format!("{}: {}", cause.evidence.sentence(), state(router, entry))

@@ -182,7 +182,7 @@ impl App {
     fn judge(&self, disposition: &str) {
         let letters = self.letters();
         assert_eq!(letters.len(), 1, "{letters:?}");
-        assert_eq!(letters[0]["disposition"], disposition, "{letters:?}");
+        assert_eq!(letters[0]["cause"], disposition, "{letters:?}");
         assert_eq!(letters[0]["key"], self.poison, "{letters:?}");
         let mut client = self.start("last");
         let mut left = client.poll(Duration::from_secs(2));

@@ -51,7 +51,7 @@ fn a_full_quota_holds_exhausted_records_and_explains_itself() {
     );
     let listed = server.json("/api/v1/retries?group=shop");
     assert_eq!(listed["items"][0]["state"], "blocked");
-    assert_eq!(listed["items"][0]["disposition"], "max_attempts");
+    assert_eq!(listed["items"][0]["cause"], "max_attempts");
     assert_eq!(listed["items"][0]["reconsume_times"], 0, "not charged yet");
     let metrics = server.get("/metrics");
     for line in ["blocked{group=\"shop\"} 1", "waiting{group=\"shop\"} 0"] {
@@ -103,7 +103,7 @@ fn a_discarded_letter_makes_room_at_once() {
     let shop = |server: &Server| server.json("/api/v1/groups/shop");
     assert_eq!((&shop(&server)["blocked"], &shop(&server)["dead_letters"]), (&1.into(), &1.into()));
     let (code, told) = server
-        .post("/api/v1/dead-letters/discard", r#"{"group": "shop", "offsets": [0], "why": "x"}"#);
+        .post("/api/v1/dead-letters/discard", r#"{"group": "shop", "offsets": [0], "note": "x"}"#);
     assert_eq!(code, 200, "{told}");
     assert_eq!(shop(&server)["dead_letter_bytes"], 0);
     server.pass(30_000);

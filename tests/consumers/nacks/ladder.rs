@@ -62,7 +62,7 @@ fn a_records_history_is_found_by_origin_and_by_delivery() {
         assert_eq!(of("says"), [back, given, format!("{failed}: {dead}")]);
         assert_eq!(of("evidence"), ["nack", "hand_out", "nack"]);
     }
-    assert_eq!(of("reason")[..3], ["no stock", "-", "still none"]);
+    assert_eq!(of("error")[..3], ["no stock", "-", "still none"]);
     assert!(of("group").iter().all(|group| group == "shop"));
     assert_eq!(told(&place), past);
 }

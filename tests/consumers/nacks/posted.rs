@@ -61,7 +61,7 @@ fn an_admin_nack_names_an_origin_and_then_each_delivery() {
     let story = server.json("/api/v1/explain?record=orders-0@1");
     let said =
         story["past"].as_array().unwrap().iter().filter(|past| past["evidence"] == "admin_nack");
-    let said: Vec<(&Value, &Value)> = said.map(|p| (&p["reason"], &p["client"])).collect();
+    let said: Vec<(&Value, &Value)> = said.map(|p| (&p["error"], &p["client"])).collect();
     let admin = Value::from("admin");
     assert_eq!(said, [(&"no stock".into(), &admin), (&"still none".into(), &admin)]);
     let failed =

@@ -69,8 +69,8 @@ fn records_that_clients_produce_are_dead_letters() {
     let listed = server.json("/api/v1/dead-letters?group=shop");
     let of = |at: usize, key: &str| listed["items"][at][key].clone();
     assert_eq!((of(0, "state"), of(0, "origin")), ("dead".into(), "orders-3@812".into()));
-    assert_eq!((of(0, "reason"), of(1, "state")), ("stock is empty".into(), "dead".into()));
-    let body = r#"{"group": "shop", "offsets": [0, 1], "why": "x", "anyway": true}"#;
+    assert_eq!((of(0, "error"), of(1, "state")), ("stock is empty".into(), "dead".into()));
+    let body = r#"{"group": "shop", "offsets": [0, 1], "note": "x", "anyway": true}"#;
     let (code, told) = server.post("/api/v1/dead-letters/redrive", body);
     assert_eq!((code, &told["changed"]), (200, &2.into()), "{told}");
     assert_eq!(server.json("/api/v1/groups/shop")["due"], 2);

@@ -32,7 +32,7 @@ fn q21_an_outstanding_retry_fails_where_the_group_says_so() {
     shop.member.done(in_hand[0].offset + 1);
     shop.server.pass(15 * MINUTE_MS);
     until("it has failed", || shop.only()["state"] == "waiting");
-    let told = ["reconsume_times", "disposition"].map(|key| shop.only()[key].clone());
+    let told = ["reconsume_times", "cause"].map(|key| shop.only()[key].clone());
     assert_eq!(serde_json::json!(told), serde_json::json!([2, "timed_out"]));
     // a failure that comes late adds none, a success that comes late does not withdraw the retry
     shop.fail(&format!("reprise.retry.shop-0@{}", in_hand[1].offset));

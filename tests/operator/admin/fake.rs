@@ -99,7 +99,7 @@ impl Source for Fake {
         Ok(records.iter().map(|record| record.offset == 3).collect())
     }
     async fn operate(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
-        let left = LeftEntry { entry: 3, why: request.by.why };
+        let left = LeftEntry { entry: 3, why: request.by.note };
         Ok(ActionReport { changed: 1, left: vec![left], ..ActionReport::default() })
     }
     async fn fingerprints(&self, _: &str, limit: usize) -> Result<FingerprintList, Unavailable> {
@@ -107,7 +107,7 @@ impl Source for Fake {
             key: FingerprintKey {
                 topic: "orders".to_owned(),
                 cause: "rejected".to_owned(),
-                reason: Some("no stock".to_owned()),
+                error: Some("no stock".to_owned()),
                 ..FingerprintKey::default()
             },
             letters: 2,
@@ -156,7 +156,7 @@ impl Source for Fake {
     ) -> Result<Vec<(i64, AuditRecord)>, Unavailable> {
         let record = AuditRecord {
             at: WallMs(5_000),
-            by: Operator { name: "kim".into(), peer: "::1".into(), why: "INC-1".into() },
+            by: Operator { name: "kim".into(), peer: "::1".into(), note: "INC-1".into() },
             action: "redrive".into(),
             group: "shop".into(),
             changed: 2,
@@ -232,7 +232,7 @@ impl Source for Fake {
                 says: "the application says that it failed: it comes back after 10 ms".into(),
                 until: Some(9_000),
                 reconsume_times: Some(1),
-                reason: Some("no \u{1b}stock".into()),
+                error: Some("no \u{1b}stock".into()),
                 member: Some("m-1".into()),
                 client: Some("app".into()),
             },
@@ -256,7 +256,7 @@ impl Source for Fake {
             group: group.into(),
             origin: Some(format!("orders-0@{id}")),
             state: if id % 2 == 0 { "waiting" } else { "due" }.into(),
-            disposition: Some("rejected".into()),
+            cause: Some("rejected".into()),
             due_ms: Some(0),
             ..RetryView::default()
         };
@@ -309,7 +309,7 @@ impl Source for Fake {
             group: group.into(),
             offset,
             origin: Some(format!("orders-1@{offset}")),
-            disposition: "max_attempts".into(),
+            cause: "max_attempts".into(),
             reconsume_times: 6,
             key: Some(b"order-7".to_vec()),
             value_bytes: Some(2),
@@ -355,7 +355,7 @@ impl Source for Fake {
         &self,
         failed: FailedRecord,
     ) -> Result<Result<FailedTaken, FailedRefused>, Unavailable> {
-        let says = format!("{:?} {:?}", failed.want, failed.reason);
+        let says = format!("{:?} {:?}", failed.want, failed.error);
         Ok(match failed.record.offset {
             0 => Ok(FailedTaken::Scheduled { id: 7, due_ms: 9_000 }),
             1 => Err(FailedRefused::Conflict(says)),

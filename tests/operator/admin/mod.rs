@@ -200,7 +200,7 @@ fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, Str
 fn a_redrive_without_a_receiver_needs_anyway() {
     with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
         let body = |group: &str, more: &str| {
-            format!(r#"{{"group":"{group}","offsets":[1],"why":"x"{more}}}"#)
+            format!(r#"{{"group":"{group}","offsets":[1],"note":"x"{more}}}"#)
         };
         for (group, more, status) in [
             ("shop", "", 200),
@@ -213,7 +213,7 @@ fn a_redrive_without_a_receiver_needs_anyway() {
         }
         let form = "Content-Type: application/x-www-form-urlencoded\r\n";
         for (more, status) in [("", 409), ("&anyway=true", 303), ("&target=origin", 303)] {
-            let fields = format!("verb=redrive&offsets=1&why=x{more}");
+            let fields = format!("verb=redrive&offsets=1&note=x{more}");
             let length = fields.len();
             let request = format!(
                 "POST /groups/unread/act HTTP/1.1\r\nHost: localhost\r\n{form}\

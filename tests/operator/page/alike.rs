@@ -28,7 +28,7 @@ fn retries_that_look_alike_are_moved_together() {
         assert!(page.contains("no stock of item #") && page.contains("Dead-letter now"), "{page}");
     }
     let act = |verb: &str, like: &str, why: &str| {
-        let form = format!("verb={verb}&like={like}&why={why}");
+        let form = format!("verb={verb}&like={like}&note={why}");
         browse(&server, "POST", "/groups/shop/act", &form)
     };
     let like = first["example"].to_string();
@@ -38,7 +38,7 @@ fn retries_that_look_alike_are_moved_together() {
     assert_eq!((status, head.contains("said=3%20records%20changed")), (303, true), "{head}");
     assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 3);
     let left = server.json("/api/v1/retries?group=shop")["items"][0].clone();
-    assert_eq!(left["reason"], HOSTILE, "the other one waits on");
+    assert_eq!(left["error"], HOSTILE, "the other one waits on");
     let (_, head, _) = act("now", &left["id"].to_string(), "INC-1");
     assert!(head.contains("said=1%20records%20changed"), "{head}");
 }
@@ -63,7 +63,7 @@ fn letters_of_other_keys_and_sizes_are_not_alike() {
     assert_eq!(kinds(), [r#"1 "a-#" "16-256 KiB""#, keyless, plain]);
     let home = page(&server, "/");
     assert!(home.contains("<td>a-#</td>") && home.contains("16-256 KiB"), "{home}");
-    let like = "action=discard&like=0&why=INC-6";
+    let like = "action=discard&like=0&note=INC-6";
     assert_eq!(browse(&server, "POST", "/groups/shop/jobs", like).0, 303);
     until("the job has discarded its kind", || kinds().len() == 2);
     assert_eq!(kinds(), [r#"1 "a-#" "16-256 KiB""#, keyless]);

@@ -93,16 +93,16 @@ fn the_first_page_leads_to_groups_and_records() {
 #[test]
 fn an_operator_sends_alike_letters_back_and_skips_a_retry() {
     let (server, mut member) = filled();
-    let form = "verb=redrive&offsets=0+1&why=stock+is+back";
+    let form = "verb=redrive&offsets=0+1&note=stock+is+back";
     let (status, head, _) = browse(&server, "POST", "/groups/shop/act", form);
     assert_eq!(status, 303);
     let to = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
     assert!(page(&server, &to).contains("<p class=\"said\" role=\"status\">2 records changed."));
     assert_eq!(member.retries().len(), 2);
     let id = server.json("/api/v1/retries?group=shop&state=waiting")["items"][0]["id"].to_string();
-    let skip = format!("verb=dead-letter&ids={id}&why=");
+    let skip = format!("verb=dead-letter&ids={id}&note=");
     assert_eq!(browse(&server, "POST", "/groups/shop/act", &skip).0, 303);
-    let discard = "verb=discard&offsets=2&why=";
+    let discard = "verb=discard&offsets=2&note=";
     assert_eq!(browse(&server, "POST", "/groups/shop/act", discard).0, 303);
     assert!(page(&server, "/groups/shop").contains("discarded in the last 24 hours: 1"));
     let audit = page(&server, "/audit");
@@ -115,7 +115,7 @@ fn an_operator_sends_alike_letters_back_and_skips_a_retry() {
 fn a_form_that_cannot_be_right_changes_nothing() {
     let (server, _member) = filled();
     for (form, status, says) in [
-        ("verb=redrive&offsets=0+1&why=", 400, "needs a reason"),
+        ("verb=redrive&offsets=0+1&note=", 400, "needs a note"),
         ("verb=burn&offsets=0", 404, "dead letters take redrive"),
         ("verb=redrive&offsets=zero", 400, "numbers between spaces"),
         ("verb=redrive", 400, "name 1 to 1000 entries"),
@@ -125,7 +125,7 @@ fn a_form_that_cannot_be_right_changes_nothing() {
         assert_eq!(code, status, "{form}: {body}");
         assert!(body.contains(says), "{form}: {body}");
     }
-    let form = "verb=redrive&offsets=0&why=";
+    let form = "verb=redrive&offsets=0&note=";
     let elsewhere = format!("Sec-Fetch-Site: cross-site\r\n{}", head_of(form));
     assert_eq!(send(&server, "POST", "/groups/shop/act", &elsewhere, form).0, 403);
     assert_eq!(browse(&server, "GET", "/groups/shop/act", "").0, 405, "a GET changes nothing");
@@ -137,7 +137,7 @@ fn a_job_is_started_paused_and_cancelled_by_forms() {
     let (server, _member) = filled();
     let shop = page(&server, "/groups/shop");
     assert!(shop.contains("action=\"/groups/shop/jobs\""), "{shop}");
-    let terms = "topic=orders&cause=rejected&rate=1&canary=&set_header=&merge=&why=INC-4";
+    let terms = "topic=orders&cause=rejected&rate=1&canary=&set_header=&merge=&note=INC-4";
     let (status, head, body) = browse(&server, "POST", "/groups/shop/jobs", terms);
     assert_eq!(status, 303, "{body}");
     assert!(head.contains("location: /jobs?said=job%201%20has%20started."), "{head}");
@@ -151,7 +151,7 @@ fn a_job_is_started_paused_and_cancelled_by_forms() {
             "{verb}"
         );
     }
-    for (terms, says) in [("why=", "needs a reason"), ("why=x&merge={", "not JSON")] {
+    for (terms, says) in [("note=", "needs a note"), ("note=x&merge={", "not JSON")] {
         let (status, _, body) = browse(&server, "POST", "/groups/shop/jobs", terms);
         assert_eq!((status, body.contains(says)), (400, true), "{body}");
     }
@@ -172,8 +172,8 @@ fn a_form_changes_one_record_and_keeps_the_rest() {
     let letter = page(&server, "/groups/shop/letters/0");
     assert!(letter.contains("<textarea name=\"value\" rows=\"8\">\ntwo\r\nlines<"), "{letter}");
     for form in [
-        "verb=redrive&offsets=0&value=two%0D%0Alines&set_header=tenant%3Db&remove_header=&why=",
-        "verb=redrive&offsets=1&value=right&set_header=&remove_header=&why=",
+        "verb=redrive&offsets=0&value=two%0D%0Alines&set_header=tenant%3Db&remove_header=&note=",
+        "verb=redrive&offsets=1&value=right&set_header=&remove_header=&note=",
     ] {
         let (status, _, body) = browse(&server, "POST", "/groups/shop/act", form);
         assert_eq!(status, 303, "{body}");
@@ -184,7 +184,7 @@ fn a_form_changes_one_record_and_keeps_the_rest() {
     server.client().create("parking", 1);
     let again = format!("reprise.retry.shop-0@{}", got[1].offset);
     member.client.nack("shop", &again, Rec::new("right").header("x-retry-level", "-1"));
-    let form = "verb=redrive&offsets=2&target=topic&to_topic=parking&why=";
+    let form = "verb=redrive&offsets=2&target=topic&to_topic=parking&note=";
     assert_eq!(browse(&server, "POST", "/groups/shop/act", form).0, 303);
     assert_eq!(server.client().read_all("parking")[0].text(), "right");
 }
@@ -252,7 +252,7 @@ fn a_waiting_record_has_a_page_with_its_actions() {
     assert_eq!(browse(&server, "GET", &format!("{path}/value"), "").2, "order-3");
     let due = || server.json("/api/v1/retries?group=shop")["items"][0]["due_ms"].as_i64().unwrap();
     let before = due();
-    let delay = format!("verb=delay&ids={id}&why=&delay_minutes=600");
+    let delay = format!("verb=delay&ids={id}&note=&delay_minutes=600");
     assert_eq!(browse(&server, "POST", "/groups/shop/act", &delay).0, 303);
     assert!(due() > before + 8 * 3_600_000, "{before} {}", due());
     for (form, says) in [
@@ -264,7 +264,7 @@ fn a_waiting_record_has_a_page_with_its_actions() {
     }
     let (status, _, says) = browse(&server, "GET", "/groups/shop/waiting/99999", "");
     assert_eq!((status, says.contains("has no retry 99999")), (404, true), "{says}");
-    let skip = format!("verb=dead-letter&ids={id}&why=&delay_minutes=60");
+    let skip = format!("verb=dead-letter&ids={id}&note=&delay_minutes=60");
     assert_eq!(browse(&server, "POST", "/groups/shop/act", &skip).0, 303);
     assert_eq!(browse(&server, "GET", &path, "").0, 404, "it waits no more");
 }
@@ -296,7 +296,7 @@ fn letters_of_a_filter_become_a_job() {
         assert_eq!((status, body.contains(says)), (400, true), "{path}: {body}");
     }
     assert_eq!(browse(&server, "GET", "/groups/nobody/letters", "").0, 404);
-    let terms = format!("action=discard&cause=explicit_dlq&topic=&since={since}&why=INC-5");
+    let terms = format!("action=discard&cause=explicit_dlq&topic=&since={since}&note=INC-5");
     assert_eq!(browse(&server, "POST", "/groups/shop/jobs", &terms).0, 303);
     crate::support::until("the job has discarded all", || {
         server.json("/api/v1/groups/shop")["dead_letters"] == 0
@@ -306,7 +306,7 @@ fn letters_of_a_filter_become_a_job() {
 #[test]
 fn a_list_of_marked_records_is_one_action() {
     let (server, mut member) = filled();
-    let form = "offsets=0&offsets=2&why=INC-6&verb=redrive";
+    let form = "offsets=0&offsets=2&note=INC-6&verb=redrive";
     let (status, head, body) = browse(&server, "POST", "/groups/shop/act", form);
     assert_eq!((status, head.contains("said=2%20records%20changed")), (303, true), "{body}");
     assert_eq!(member.retries().len(), 2);
@@ -394,7 +394,7 @@ fn the_json_api_masks_as_the_page_does() {
     let merge = "\"merge\":{\"card\":{\"number\":\"SECRET\"}}";
     let terms = format!(
         "{{\"group\":\"shop\",\"set_headers\":[\"authorization=SECRET\"],{merge},\"rate\":1,\
-         \"header\":\"Authorization=SECRET\",\"why\":\"INC-7\"}}"
+         \"header\":\"Authorization=SECRET\",\"note\":\"INC-7\"}}"
     );
     let (_, plan) = server.post("/api/v1/jobs/plan", &terms);
     assert_eq!((plan["matched"].as_u64(), plan["unpatched"].as_u64()), (Some(1), Some(1)));

@@ -22,7 +22,7 @@ fn a_browser_logs_in_and_out_with_a_token() {
         send(&server, method, path, &headers, form)
     };
     assert!(with("GET", "/login", "", "same-origin").2.contains("You are <strong>wall</strong>"));
-    let act = "verb=discard&offsets=0&why=";
+    let act = "verb=discard&offsets=0&note=";
     let (status, _, says) = with("POST", "/groups/shop/act", act, "same-origin");
     assert_eq!((status, says.contains("the token of wall may only read")), (403, true), "{says}");
     assert_eq!(with("POST", "/logout", "x=", "cross-site").0, 403);
@@ -66,7 +66,7 @@ fn a_wrong_token_is_refused_on_every_route() {
         for (method, path) in &routes {
             let is_post = *method == "POST";
             let status = |headers: &str| {
-                let form = if is_post { "verb=redrive&offsets=0&why=" } else { "" };
+                let form = if is_post { "verb=redrive&offsets=0&note=" } else { "" };
                 send(&server, method, path, &format!("{headers}{}", head_of(form)), form).0
             };
             for wrong in ["Bearer wrong", "Bearer", "Basic a2ltOng=", "0123456789abcdef"] {
@@ -82,7 +82,7 @@ fn a_wrong_token_is_refused_on_every_route() {
             let operator = status("Authorization: bearer fedcba9876543210\r\n");
             assert!(![401, 403].contains(&operator), "{method} {path} of an operator: {operator}");
         }
-        let form = "verb=discard&offsets=0&why=";
+        let form = "verb=discard&offsets=0&note=";
         let (status, _, body) = browse(&server, "POST", "/groups/shop/act", form);
         assert_eq!((status, body.contains("type=\"password\"")), (401, true), "{body}");
     }

@@ -103,7 +103,7 @@ impl House {
             Action::Edit => offsets.iter().map(|offset| record(EDITED + offset)).collect(),
             _ => Vec::new(),
         };
-        let by = Operator { name: "kim".into(), peer: "::1".into(), why: "INC-1".into() };
+        let by = Operator { name: "kim".into(), peer: "::1".into(), note: "INC-1".into() };
         let (group, arrivals) = (shop(), Vec::new());
         let (target, job) = (None, None);
         let request = OperateRequest { group, action, ids, records, arrivals, target, by, job };
@@ -347,7 +347,7 @@ fn every_action_is_in_the_audit_log() {
     let of = |group: &str, from| house.engine.audit(Some(&group.into()), from, 1).unwrap();
     assert_eq!((of("shop", 1), of("cart", 0)), (audit[1..].to_vec(), Vec::new()));
     let by = &audit[0].1.by;
-    assert_eq!((by.name.as_str(), by.peer.as_str(), by.why.as_str()), ("kim", "::1", "INC-1"));
+    assert_eq!((by.name.as_str(), by.peer.as_str(), by.note.as_str()), ("kim", "::1", "INC-1"));
     let (journal, now) = (&house.driver.journal, house.driver.clock.now().wall);
     audit::expire(journal, now.plus(90 * 86_400_000)).unwrap();
     assert_eq!(house.engine.audit(None, 0, 10).unwrap().len(), 2);

@@ -174,7 +174,7 @@ impl Trial {
         }
         let letters = self.sidecar.letters(group);
         assert!(letters.iter().all(|letter| self.is_the_poison(letter)), "{letters:?}");
-        let word = |letter: &Value| letter["disposition"].as_str().unwrap().to_owned();
+        let word = |letter: &Value| letter["cause"].as_str().unwrap().to_owned();
         self.seen.letters = letters.iter().map(word).collect();
     }
 
