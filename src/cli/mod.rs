@@ -72,7 +72,6 @@ EXIT CODES:
     bin_name = "reprise",
     version,
     max_term_width = 100,
-    disable_help_subcommand = true,
     after_long_help = EXAMPLES
 )]
 struct Cli {

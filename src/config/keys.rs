@@ -7,6 +7,8 @@ use super::problem::nearest;
 
 /// The prefix of all environment variables of reprise.
 pub(super) const PREFIX: &str = "REPRISE_";
+/// The variable of the command line that names sidecars; no key has this name.
+pub const ADMIN_VARIABLE: &str = "REPRISE_ADMIN";
 const HINTS_MAX: usize = 3;
 /// A shorter name resembles some unrelated key by chance.
 const NEAR_BYTES_LEAST: usize = 5;

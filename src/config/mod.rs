@@ -28,6 +28,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+pub use keys::ADMIN_VARIABLE;
 pub use parts::{
     AdminConfig, Backoff, BindMode, DeadLetterRule, DeadLetters, DrainConfig, DrainMode,
     ElapsedLimit, Ephemeral, GroupRule, HostPort, JournalConfig, LimitsConfig, ListenerConfig,

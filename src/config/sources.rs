@@ -1,6 +1,6 @@
 //! Sources of settings besides the file: `--set` flags, `REPRISE_*` variables, `${env:NAME}`.
 
-use super::keys::PREFIX;
+use super::keys::{ADMIN_VARIABLE, PREFIX};
 use super::kubernetes::is_service_variable;
 use super::node::{ConfigNode, ConfigPosition, PathStep, Value};
 use super::parts::ListenerConfig;
@@ -22,7 +22,8 @@ pub(super) fn overlay(
     ListenerConfig::spell_out(tree);
     for (name, value) in env {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        if is_service_variable(name, value) || named.contains(name) {
+        let is_no_key = name == ADMIN_VARIABLE || is_service_variable(name, value);
+        if is_no_key || named.contains(name) {
             continue;
         }
         let key = rest.to_ascii_lowercase();

@@ -1,4 +1,6 @@
-//! Conditions work alike on lists, exports, jobs and verbs, also those on the bytes of a record.
+//! Conditions of commands, which work alike on lists, exports, jobs and verbs; and their addresses.
+
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -65,4 +67,26 @@ fn conditions_select_the_same_records_everywhere() {
     }
     let named = done(&server, &["dlq", "discard", "--group", "shop", "1", "2", "--note", "INC-8"]);
     assert_eq!(named, "2 discarded, 0 left as they were\n");
+}
+
+#[test]
+fn a_variable_names_the_sidecar_of_commands() {
+    let server = Server::start();
+    let list = |admin: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+        let out = command.args(["group", "list"]).env("REPRISE_ADMIN", admin).output().unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    let (none, said) = list(&server.admin().to_string());
+    assert_eq!((none, said.as_str()), (Some(3), "nothing matched\n"));
+    let (usage, said) = list("nowhere:x");
+    assert_eq!((usage, said.contains("nowhere:x")), (Some(2), true), "{said}");
+    // The name is no key of `serve`.
+    let mut check = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    let check = check.args(["check"]).env("REPRISE_ADMIN", "pod-0").output().unwrap();
+    let told = [check.stdout, check.stderr].concat();
+    assert!(!String::from_utf8(told).unwrap().contains("REPRISE_ADMIN"));
+    let mut help = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    let help = help.args(["help", "dlq", "redrive"]).output().unwrap();
+    assert!(String::from_utf8(help.stdout).unwrap().contains("--canary"));
 }

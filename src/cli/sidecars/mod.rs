@@ -13,21 +13,19 @@ use serde_json::Value;
 
 use super::exit::{CommandFailure, Exit};
 use super::sidecars::http::AdminEndpoint;
+use crate::config::ADMIN_VARIABLE;
 
+/// The port of the admin port by default.
+const PORT: u16 = 9664;
 /// Sidecars that are asked at a time.
 const AT_ONCE_MAX: usize = 32;
 
 /// The sidecars that are asked.
 #[derive(Clone, Debug, Args)]
 pub(super) struct AdminAt {
-    /// The admin address of the sidecar. Lists take several, and names that resolve to several.
-    #[arg(
-        long,
-        value_name = "HOST:PORT,…",
-        value_delimiter = ',',
-        action = ArgAction::Append,
-        default_value = "127.0.0.1:9664"
-    )]
+    /// The admin address of the sidecar: `REPRISE_ADMIN` or 127.0.0.1:9664 if not given. Lists take
+    /// several, and names that resolve to several. The port is 9664 if not given.
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', action = ArgAction::Append)]
     admin: Vec<String>,
     /// A file with a token of `admin.token_file`, to change something or ask another host.
     #[arg(long, value_name = "FILE")]
@@ -60,6 +58,16 @@ struct ProbeResult {
 }
 
 impl AdminAt {
+    /// The texts of the addresses.
+    fn texts(&self) -> Vec<String> {
+        if !self.admin.is_empty() {
+            return self.admin.clone();
+        }
+        let known = std::env::var(ADMIN_VARIABLE).ok().filter(|text| !text.is_empty());
+        let known = known.unwrap_or_else(|| format!("127.0.0.1:{PORT}"));
+        known.split(',').map(|text| text.trim().to_owned()).collect()
+    }
+
     /// GETs from the one sidecar that a command acts on.
     pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
         self.single()?.get(path)
@@ -83,9 +91,9 @@ impl AdminAt {
             );
             CommandFailure::new(Exit::Usage, says)
         };
-        let texts: BTreeSet<&String> = self.admin.iter().collect();
+        let texts: BTreeSet<String> = self.texts().into_iter().collect();
         if texts.len() > 1 {
-            return Err(several(&self.admin));
+            return Err(several(&self.texts()));
         }
         let Fleet { mut sidecars, silent } = self.fleet()?;
         match (sidecars.pop(), sidecars.is_empty() && silent.is_empty()) {
@@ -100,14 +108,14 @@ impl AdminAt {
 
     /// Finds all sidecars behind `--admin`. A single address is not asked for its id.
     pub(super) fn fleet(&self) -> Result<Fleet, CommandFailure> {
-        let token = self.token()?;
+        let (token, texts) = (self.token()?, self.texts());
         let mut silent = Vec::new();
         let mut found: Vec<(usize, AdminEndpoint)> = Vec::new();
-        for (text, host) in self.admin.iter().enumerate() {
+        for (text, host) in texts.iter().enumerate() {
             let host = host.strip_prefix("http://").unwrap_or(host).trim_end_matches('/');
             let addresses = match resolve(host) {
                 Ok(addresses) => addresses,
-                Err(failure) if self.admin.len() == 1 => return Err(failure),
+                Err(failure) if texts.len() == 1 => return Err(failure),
                 Err(failure) => {
                     silent.push(SilentAddress { name: host.to_owned(), says: failure.says });
                     continue;
@@ -129,7 +137,7 @@ impl AdminAt {
             identity: identity(sidecar),
             sidecar: sidecar.clone(),
         });
-        if probes.iter().all(|probe| probe.identity.is_err()) && self.admin.len() == 1 {
+        if probes.iter().all(|probe| probe.identity.is_err()) && texts.len() == 1 {
             return Ok(unanswered(found));
         }
         Fleet::of(probes, silent)
@@ -249,7 +257,9 @@ fn unanswered(found: Vec<(usize, AdminEndpoint)>) -> Fleet {
 
 /// The addresses of a text, each of them once.
 fn resolve(host: &str) -> Result<Vec<SocketAddr>, CommandFailure> {
-    let addresses = host.to_socket_addrs().map_err(|_| {
+    let addresses = host.to_socket_addrs();
+    let addresses = addresses.or_else(|_| (host.trim_matches(['[', ']']), PORT).to_socket_addrs());
+    let addresses = addresses.map_err(|_| {
         let says = format!("--admin {host:?} is no address; such as 127.0.0.1:9664");
         CommandFailure::new(Exit::Usage, says)
     })?;
@@ -316,6 +326,20 @@ mod tests {
         let fleet = Fleet::of(probes, Vec::new()).unwrap();
         let silent = fleet.silent.into_iter().map(|silent| silent.says).collect();
         (fleet.sidecars.into_iter().map(|sidecar| sidecar.name).collect(), silent)
+    }
+
+    #[test]
+    fn an_address_without_a_port_has_the_usual_one() {
+        for (text, address) in [
+            ("127.0.0.1", "127.0.0.1:9664"),
+            ("127.0.0.1:7", "127.0.0.1:7"),
+            ("::1", "[::1]:9664"),
+            ("[::1]", "[::1]:9664"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            assert_eq!(resolve(text).unwrap(), [address.parse().unwrap()], "{text}");
+        }
+        assert_eq!(resolve("127.0.0.1:x").unwrap_err().exit, Exit::Usage);
     }
 
     #[test]
