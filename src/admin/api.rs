@@ -60,7 +60,8 @@ pub(super) async fn retries<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: ListParameters,
 ) -> ApiResult {
-    let mut pager = GroupPager::start(&admin.source, ListQuery::of(asked)?).await?;
+    let query = ListQuery::of_records(asked, &admin.options)?;
+    let mut pager = GroupPager::start(&admin.source, query).await?;
     while let Some((group, after)) = pager.next_part() {
         let of = &pager.query.selector;
         let mut found = admin.source.retries(&group, of, after, pager.room()).await?;
@@ -79,7 +80,7 @@ pub(super) async fn dead_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: ListParameters,
 ) -> ApiResult {
-    let query = ListQuery::of(asked)?;
+    let query = ListQuery::of_records(asked, &admin.options)?;
     let mut pager = GroupPager::start(&admin.source, query.of_dead()).await?;
     while let Some((group, after)) = pager.next_part() {
         let of = &pager.query.selector;

@@ -17,7 +17,7 @@ use super::page::{ListParameters, ListQuery, Page, body_of};
 use super::source::Source;
 use super::state::Admin;
 use super::views::action_request::{ActionRequest, DueTime, EntryNames, OperatorAction};
-use crate::api::Selector;
+use crate::api::{RecordStage, Selector};
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch, SendTarget};
 use crate::model::{GroupId, WallMs};
 use crate::retry::{Action, DELAY_MS_MAX};
@@ -232,6 +232,12 @@ pub(super) fn letter_request(
     names: EntryNames,
     by: Operator,
 ) -> Result<ActionRequest, Refusal> {
+    if let EntryNames::Selected { selector, .. } = &names
+        && verb == "restore"
+        && selector.state.is_some_and(|state| state != RecordStage::Discarded)
+    {
+        return Err(Refusal::bad("a restore takes discarded letters: leave state out"));
+    }
     let is_job = matches!(names, EntryNames::Selected { .. }) && verb != "restore";
     let action = match verb {
         _ if is_job => return Err(Refusal::bad("a redrive or discard of all is a job")),

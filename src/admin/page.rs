@@ -11,12 +11,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::answer::Refusal;
+use super::state::Options;
 use crate::api::{RecordStage, Selector};
 
 /// Items of a page when the request names no limit.
 const LIMIT_DEFAULT: usize = 100;
 /// Most items of a page.
 const LIMIT_MAX: usize = 1000;
+
+/// Conditions on what `admin.payloads: hide` hides.
+const HIDDEN: [&str; 6] = ["error", "fingerprint", "key", "key_shape", "header", "value"];
 
 /// Bytes of keys and values on one page; then it ends early, with its `next`.
 pub(super) const BYTES_MAX: usize = 8 << 20;
@@ -59,6 +63,22 @@ impl ListQuery {
         let after = rest.remove("after");
         no_others(&rest)?;
         Ok(Self { selector, limit, after })
+    }
+
+    /// [`Self::of`], for a list of failed records. A condition on bytes that are hidden is refused:
+    /// the list would tell whether it holds.
+    pub(super) fn of_records(asked: ListParameters, options: &Options) -> Result<Self, Refusal> {
+        let query = Self::of(asked)?;
+        let hides = |name: &str| !options.show_payloads && HIDDEN.contains(&name);
+        let pairs = query.selector.pairs();
+        let hidden = pairs.iter().map(|(name, _)| name.as_str()).find(|name| hides(name));
+        match hidden.or_else(|| options.mask.probed(&query.selector)) {
+            None => Ok(query),
+            Some(name) => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                format!("{name} looks at bytes that admin.payloads or admin.mask hides here"),
+            )),
+        }
     }
 
     /// [`Self::of`], for a list that knows no conditions but those that `names` lists.

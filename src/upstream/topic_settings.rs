@@ -112,6 +112,8 @@ impl RetentionDanger {
 }
 
 impl DangerousSetting {
+    const ALL: [Self; 3] = [Self::CleanupPolicy, Self::RetentionBytes, Self::RetentionMs];
+
     fn name(self) -> &'static str {
         match self {
             Self::CleanupPolicy => "cleanup.policy",
@@ -158,8 +160,13 @@ impl Upstream {
             let value = settings.get(needed.name);
             value.is_some_and(|value| value != needed.value && !(needed.is_enough)(value))
         };
-        let wrong: Vec<&NeededSetting> = NEEDED.iter().filter(is_wrong).collect();
+        let mut wrong: Vec<&NeededSetting> = NEEDED.iter().filter(is_wrong).collect();
         if wrong.is_empty() || self.set_needed(links, topic, &wrong).await? {
+            return Ok(RetentionDanger::default());
+        }
+        // A cluster may refuse all for the sake of one, such as a limit of its own for messages.
+        wrong.retain(|needed| DangerousSetting::ALL.iter().any(|one| one.name() == needed.name));
+        if !wrong.is_empty() && self.set_needed(links, topic, &wrong).await? {
             return Ok(RetentionDanger::default());
         }
         Ok(RetentionDanger::of(&settings))

@@ -59,6 +59,7 @@ fn conditions_select_the_same_records_everywhere() {
         (&["dlq", "redrive", "shop", "1", "--group", "shop"], "name the group once"),
         (&["dlq", "redrive", "1"], "name the records"),
         (&["dlq", "redrive", "--all"], "name the group"),
+        (&["dlq", "restore", "shop", "--all", "--state", "dead"], "leave state out"),
         (&["dlq", "list", "--since", "soon"], "soon"),
     ] {
         let out = server.reprise(words);
@@ -67,6 +68,28 @@ fn conditions_select_the_same_records_everywhere() {
     }
     let named = done(&server, &["dlq", "discard", "--group", "shop", "1", "2", "--note", "INC-8"]);
     assert_eq!(named, "2 discarded, 0 left as they were\n");
+}
+
+#[test]
+fn no_list_tells_what_it_hides() {
+    let mask = "admin: {mask: {headers: [authorization], json: [card]}}";
+    let all = ["error=a", "fingerprint=a", "key=a", "key_shape=a", "header=tenant", "value=a"];
+    let masked = ["header=Authorization=a", "value=a", "key=a"];
+    let shown = ["header=tenant=a", "error=a", "cause=rejected", "state=dead"];
+    for (yaml, refused, taken) in
+        [("admin: {payloads: hide}", &all[..], &shown[2..]), (mask, &masked, &shown)]
+    {
+        let server = Server::with(yaml);
+        let code = |list: &str, condition: &str| {
+            let (name, text) = condition.split_once('=').unwrap();
+            let flag = format!("--{}", name.replace('_', "-"));
+            server.reprise(&[list, "list", &flag, text]).status.code().unwrap()
+        };
+        for list in ["dlq", "retry"] {
+            assert!(refused.iter().all(|one| code(list, one) == 4), "{yaml}: {list}");
+            assert!(taken.iter().all(|one| code(list, one) == 3), "{yaml}: {list}");
+        }
+    }
 }
 
 #[test]

@@ -49,6 +49,8 @@ struct Faults {
     /// An API that the cluster denies the sidecar.
     denied: Option<i16>,
     denials: usize,
+    /// A setting that the cluster lets nobody change.
+    fixed: Option<&'static str>,
     /// A partition of the retry topic that has no leader.
     unled: Option<i32>,
 }
@@ -121,11 +123,14 @@ fn serve(mut stream: TcpStream, behind: SocketAddr, faults: &Mutex<Faults>) {
         let head = header(&asked).0;
         let is_own = head.client_id.is_some_and(|id| id.starts_with("reprise"));
         let key = head.request_api_key;
-        let (denied, unled) = {
+        let (denied, unled, fixed) = {
             let faults = faults.lock().unwrap();
-            (faults.denied, faults.unled)
+            (faults.denied, faults.unled, faults.fixed)
         };
-        let told = if is_own && denied == Some(key) {
+        let is_of =
+            |name: &str| asked.frame.windows(name.len()).any(|part| part == name.as_bytes());
+        let is_fixed = key == IncrementalAlterConfigsRequest::KEY && fixed.is_some_and(is_of);
+        let told = if is_own && (denied == Some(key) || is_fixed) {
             faults.lock().unwrap().denials += 1;
             Some(denial(key))
         } else {
@@ -243,6 +248,19 @@ fn harmful_settings_are_mended_where_the_sidecar_may() {
     until_read(&server, &mut client, &["old", "largelarg"]);
     let now = ["retention.ms", "retention.bytes", "max.message.bytes"];
     assert_eq!(now.map(|name| cluster.setting(name)), ["-1", "-1", "67108864"]);
+}
+
+#[test]
+fn a_setting_that_stays_keeps_no_other_from_being_mended() {
+    let settings = [("retention.ms", "60000"), ("max.message.bytes", "1024")];
+    let cluster = Cluster::with(&settings, false);
+    cluster.faults().fixed = Some("max.message.bytes");
+    let server = Server::told_in_front_of(cluster.addr, YAML);
+    let mut client = member(&server).client;
+    nack_all(&server, &mut client, &[Rec::new("old").at(1_000)]);
+    until_read(&server, &mut client, &["old"]);
+    let now = ["retention.ms", "max.message.bytes"].map(|name| cluster.setting(name));
+    assert_eq!(now, ["-1", "1024"]);
 }
 
 #[test]

@@ -44,7 +44,11 @@ pub(in crate::admin) async fn letters<S: Source>(
     Path(group): Path<String>,
     asked: ListParameters,
 ) -> Response {
-    match async { content(&admin, &group, &ListQuery::of(asked)?.of_dead()).await }.await {
+    match async {
+        content(&admin, &group, &ListQuery::of_records(asked, &admin.options)?.of_dead()).await
+    }
+    .await
+    {
         Ok(content) => page(&format!("{group} dead letters"), &content),
         Err(refusal) => refused(&refusal),
     }
@@ -72,7 +76,7 @@ async fn content<S: Source>(
         p { a href=(group_path(group)) { (group) } }
         h1 { "Dead letters" }
         p { "Filter: " (words) ". " (found.items.len()) " on this page." }
-        (filter_form(group, selector))
+        (filter_form(group, selector, show))
         @if found.items.is_empty() {
             p.empty {
                 "No letter of the " (found.looked_at) " that this page looked at passes the "
@@ -90,13 +94,14 @@ async fn content<S: Source>(
     })
 }
 
-fn filter_form(group: &str, selector: &Selector) -> Markup {
+fn filter_form(group: &str, selector: &Selector, show: bool) -> Markup {
     let mut pairs: BTreeMap<String, String> = selector.pairs().into_iter().collect();
     pairs.remove("state");
     let fields = FIELDS.map(|(name, label)| (name, label, pairs.remove(name).unwrap_or_default()));
     html! {
         form method="get" action={ (group_path(group)) "/letters" } {
-            @for (name, label, text) in &fields {
+            // The others look at hidden bytes.
+            @for (name, label, text) in fields.iter().take(if show { FIELDS.len() } else { 2 }) {
                 label {
                     (label)
                     input id=[(*name == "cause").then_some("filter")] name=(name) value=(text);

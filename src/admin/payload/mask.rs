@@ -10,6 +10,7 @@ use super::concealment::Concealment;
 use super::json::{for_each_part, has_members};
 use crate::admin::answer::Refusal;
 use crate::admin::views::{DeadLetterView, DelayedView, RetryRecord};
+use crate::api::Selector;
 
 /// The text that replaces a masked part.
 const SIGN: &str = "•••";
@@ -36,6 +37,17 @@ impl Mask {
 
     pub(in crate::admin) fn is_empty(&self) -> bool {
         self.headers.is_empty() && self.paths.is_empty()
+    }
+
+    /// The condition on parts that are masked, if there is one: its answer would tell them.
+    pub(in crate::admin) fn probed(&self, selector: &Selector) -> Option<&'static str> {
+        let header = selector.header.as_ref().filter(|header| self.hides(&header.name));
+        let bytes = [("key", &selector.key), ("value", &selector.value)];
+        let mut bytes = bytes.into_iter().filter(|(_, wanted)| wanted.is_some());
+        header.map(|_| "header").or_else(|| {
+            let (name, _) = bytes.next().filter(|_| !self.paths.is_empty())?;
+            Some(name)
+        })
     }
 
     /// Masks a dead letter: key, value, headers.
