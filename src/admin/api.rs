@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::answer::{Refusal, json_answer};
-use super::page::{ListParameters, ListQuery, Page};
+use super::page::{BYTES_MAX, ListParameters, ListQuery, Page};
 use super::payload::{self, Detail};
 use super::source::Source;
 use super::state::Admin;
@@ -115,6 +115,7 @@ struct GroupPager {
     /// The group being read and the last item seen of it.
     current: Option<(String, Option<i64>)>,
     looked_at: usize,
+    bytes: usize,
     page: Page<Value>,
 }
 
@@ -134,7 +135,7 @@ impl GroupPager {
             current = Some((group, Some(number)));
         }
         let page = Page { items: Vec::new(), next: None };
-        Ok(Self { query, groups: ids.into_iter(), current, looked_at: 0, page })
+        Ok(Self { query, groups: ids.into_iter(), current, looked_at: 0, bytes: 0, page })
     }
 
     fn next_part(&mut self) -> Option<(String, Option<i64>)> {
@@ -152,12 +153,39 @@ impl GroupPager {
     }
 
     /// Adds a part of a group. The page ends where the part has ended early, and behind a group
-    /// once enough records were looked at.
+    /// once enough records were looked at or their bytes fill the page.
     fn add<T>(&mut self, group: &str, found: &Selected<T>, items: Vec<Value>) {
         self.page.items.extend(items);
         self.current = None;
         self.looked_at += found.looked_at;
-        let behind = (self.looked_at >= LOOKED_AT_MAX).then_some(i64::MAX);
+        self.bytes += found.bytes;
+        let is_enough = self.looked_at >= LOOKED_AT_MAX || self.bytes >= BYTES_MAX;
+        let behind = is_enough.then_some(i64::MAX);
         self.page.next = found.next.or(behind).map(|next| format!("{next}:{group}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_ends_behind_a_group_that_fills_it() {
+        let mut pager = GroupPager {
+            query: ListQuery { limit: 9, ..ListQuery::default() },
+            groups: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()].into_iter(),
+            current: None,
+            looked_at: 0,
+            bytes: 0,
+            page: Page { items: Vec::new(), next: None },
+        };
+        let half = || Selected { items: vec![()], looked_at: 1, bytes: BYTES_MAX / 2, next: None };
+        let mut groups = Vec::new();
+        while let Some((group, _)) = pager.next_part() {
+            pager.add(&group, &half(), vec![Value::Null]);
+            groups.push(group);
+        }
+        assert_eq!((groups.len(), pager.page.items.len()), (2, 2));
+        assert_eq!(pager.page.next, Some(format!("{}:b", i64::MAX)));
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn list<S: Source>(
     asked: ListParameters,
 ) -> Result<Response, Refusal> {
     let query = ListQuery::narrow(asked, &["topic"])?;
-    let mut after = query.number()?.and_then(|after| u64::try_from(after).ok());
+    let mut after = query.number()?;
     let mut page = Page { items: Vec::new(), next: None };
     let (mut looked_at, mut bytes) = (0, 0_usize);
     loop {

@@ -282,7 +282,7 @@ pub(super) async fn audit<S: Source>(
     asked: ListParameters,
 ) -> Result<Response, Refusal> {
     let query = ListQuery::narrow(asked, &["group"])?;
-    let from = query.number()?.map_or(0, |after| after.saturating_add(1));
+    let from = query.number()?.map_or(0, |after: i64| after.saturating_add(1));
     let found = admin.source.audit(query.selector.group.clone(), from, query.limit).await?;
     let next =
         (found.len() == query.limit).then(|| found.last().map(|(number, _)| number.to_string()));

@@ -1,6 +1,7 @@
 //! Pages of lists: at most `?limit=` items; `next` in the answer is the `?after=` of the next page.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use axum::Json;
 use axum::extract::Query;
@@ -55,6 +56,12 @@ pub(super) struct Page<T> {
 impl ListQuery {
     pub(super) fn of(asked: ListParameters) -> Result<Self, Refusal> {
         let Query(pairs) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
+        let is_bare = |(name, text): &&(String, String)| {
+            matches!(name.as_str(), "limit" | "after") && text.trim().is_empty()
+        };
+        if let Some((name, _)) = pairs.iter().find(is_bare) {
+            return Err(Refusal::bad(format!("{name} is empty: leave it out")));
+        }
         let (selector, mut rest) = selector_of(pairs)?;
         let limit = rest.remove("limit").map(|text| {
             text.parse().map_err(|_| Refusal::bad(format!("limit {text:?} is no number")))
@@ -112,7 +119,7 @@ impl ListQuery {
     }
 
     /// The start of a page, the number of the last item of the page before.
-    pub(super) fn number(&self) -> Result<Option<i64>, Refusal> {
+    pub(super) fn number<T: FromStr>(&self) -> Result<Option<T>, Refusal> {
         let number = self.after.as_deref().map(str::parse).transpose();
         number.map_err(|_| Refusal::bad("after is not what an answer gave as next"))
     }

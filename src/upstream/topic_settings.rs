@@ -101,18 +101,21 @@ impl RetentionDanger {
 
     /// The command by which an operator mends the topic.
     pub fn mending(self, topic: &TopicName) -> String {
-        let each = [
-            (self.is_compacted, DangerousSetting::CleanupPolicy),
-            (self.retention_ms.is_some(), DangerousSetting::RetentionMs),
-            (self.is_small, DangerousSetting::RetentionBytes),
-        ];
-        let settings = each.into_iter().filter_map(|(is_so, setting)| is_so.then_some(setting));
+        let settings = DangerousSetting::ALL.into_iter().filter(|setting| self.has(*setting));
         mending(topic, settings)
+    }
+
+    fn has(self, setting: DangerousSetting) -> bool {
+        match setting {
+            DangerousSetting::CleanupPolicy => self.is_compacted,
+            DangerousSetting::RetentionBytes => self.is_small,
+            DangerousSetting::RetentionMs => self.retention_ms.is_some(),
+        }
     }
 }
 
 impl DangerousSetting {
-    const ALL: [Self; 3] = [Self::CleanupPolicy, Self::RetentionBytes, Self::RetentionMs];
+    const ALL: [Self; 3] = [Self::CleanupPolicy, Self::RetentionMs, Self::RetentionBytes];
 
     fn name(self) -> &'static str {
         match self {

@@ -20,11 +20,13 @@ use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::Fingerprint;
 use crate::admin::views::{DeadLetterView, GroupView, RetryView};
-use crate::api::{RecordStage, Selector};
+use crate::api::Selector;
 use crate::engine::OPERATE_MAX;
 
-/// Dead letters that a page reads, and as many discarded ones.
+/// Dead letters that a page reads.
 const LETTERS_MAX: usize = 500;
+/// Letters that a page looks at, settled ones among them.
+const LOOKED_AT_MAX: usize = 10_000;
 const KINDS_MAX: usize = 50;
 /// Rows of one list.
 const ROWS_MAX: usize = 50;
@@ -100,12 +102,27 @@ struct FirstLetters {
 }
 
 async fn letters<S: Source>(source: &S, id: &str) -> Result<FirstLetters, Refusal> {
-    let of = |state| Selector { state: Some(state), ..Selector::default() };
-    let dead = source.dead_letters(id, &of(RecordStage::Dead), None, LETTERS_MAX).await?;
-    let discarded = of(RecordStage::Discarded);
-    let mut discarded = source.dead_letters(id, &discarded, None, LETTERS_MAX).await?.items;
-    discarded.retain(|letter| letter.restorable_until_ms.is_some());
-    Ok(FirstLetters { letters: dead.items, discarded, is_cut: dead.next.is_some() })
+    let (mut found, mut after, mut looked_at) = (FirstLetters::default(), None, 0);
+    // One walk serves both states.
+    let all = Selector::default();
+    while found.letters.len() < LETTERS_MAX && looked_at < LOOKED_AT_MAX {
+        let part = source.dead_letters(id, &all, after, LETTERS_MAX).await?;
+        for letter in part.items {
+            match letter.state.as_str() {
+                "dead" => found.letters.push(letter),
+                "discarded" if letter.restorable_until_ms.is_some() => {
+                    found.discarded.push(letter);
+                }
+                _ => {}
+            }
+        }
+        (after, looked_at) = (part.next, looked_at + part.looked_at);
+        if after.is_none() {
+            return Ok(found);
+        }
+    }
+    found.letters.truncate(LETTERS_MAX);
+    Ok(FirstLetters { is_cut: true, ..found })
 }
 
 fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {

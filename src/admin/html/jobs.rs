@@ -66,6 +66,9 @@ async fn run<S: Source>(
     let merge = take("merge").map(|text| serde_json::from_str(&text)).transpose();
     let merge = merge.map_err(|error| Refusal::bad(format!("the patch is not JSON: {error}")))?;
     let selector = match take("like") {
+        Some(_) if selector.is_narrow() => {
+            return Err(Refusal::bad("like stands for all conditions: leave the others out"));
+        }
         Some(offset) => like(admin, &group, &offset).await?,
         None => selector,
     };

@@ -17,6 +17,8 @@ use super::state_counts::StateCounts;
 pub struct Selected<T> {
     pub items: Vec<T>,
     pub looked_at: usize,
+    /// Bytes of the records that the items hold.
+    pub bytes: usize,
     /// The place to go on after; `None`: the list ends here.
     pub next: Option<i64>,
 }

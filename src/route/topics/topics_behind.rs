@@ -380,10 +380,11 @@ impl Router {
         (group, topic): (&GroupId, &TopicName),
     ) -> Result<(StreamId, Vec<Option<i64>>, RetentionDanger), RetryTopicError> {
         let count = writer.partitions(upstream, topic).await?;
-        let danger = upstream.mend_retry_topic(links, topic).await.map_err(WriteError::from)?;
         let id = upstream.topic_id(links, topic).await?;
         let of = (group, upstream.coordinator(links, group).await?);
         let committed = upstream.committed(links, of, (topic, count)).await?;
+        // The last question: those before it are repeated until the cluster is ready.
+        let danger = upstream.mend_retry_topic(links, topic).await.map_err(WriteError::from)?;
         Ok((self.topics_behind.number(topic, id), committed, danger))
     }
 }

@@ -34,8 +34,8 @@ impl AdminSource {
         let now = self.router.clock.now().wall;
         // The present state is known after the letter is read.
         let of_any_state = Selector { state: None, ..selector.clone() };
-        let mut found = Selected { items: Vec::new(), looked_at: 0, next: None };
-        let (mut from, mut bytes) = (after.map_or(0, |after| after.saturating_add(1)), 0);
+        let mut found = Selected { items: Vec::new(), looked_at: 0, bytes: 0, next: None };
+        let mut from = after.map_or(0, |after| after.saturating_add(1));
         loop {
             let (of, conditions) = (group.clone(), of_any_state.clone());
             let read = move |engine: &_| piece(engine, &of, (&conditions, now), from, PIECE);
@@ -43,8 +43,9 @@ impl AdminSource {
             if piece.end <= from {
                 return Ok(found);
             }
-            (from, bytes) = (piece.end, bytes + piece.bytes);
+            from = piece.end;
             found.looked_at += piece.looked_at;
+            found.bytes += piece.bytes;
             for letter in self.with_states(piece.found).await? {
                 if found.items.len() == limit {
                     found.next = found.items.last().map(|last| last.offset);
@@ -54,7 +55,7 @@ impl AdminSource {
                     found.items.push(letter);
                 }
             }
-            let is_enough = found.items.len() == limit || bytes >= PIECE_BYTES;
+            let is_enough = found.items.len() == limit || found.bytes >= PIECE_BYTES;
             if is_enough || found.looked_at >= LOOKED_AT_MAX {
                 found.next = Some(from - 1);
                 return Ok(found);

@@ -81,35 +81,38 @@ impl AdminSource {
         after: Option<i64>,
     ) -> Result<(EntryNames, ActionReport), Unavailable> {
         let group = &request.group;
-        let mut report = ActionReport::default();
         let sample = |entry, origin, error| ActionSample { entry, origin, error };
-        let names = if matches!(request.action, OperatorAction::Plain(Action::Restore)) {
-            let state = Some(RecordStage::Discarded);
-            let selector = Selector { state, ..selector.clone() };
-            let found = self.selected_letters(group, &selector, after, OPERATE_MAX).await?;
-            report.next = found.next;
-            let offsets: Vec<i64> = found.items.iter().map(|letter| letter.offset).collect();
-            report.matched = number(offsets.len());
-            let first = found.items.into_iter().take(SAMPLES);
-            report.samples = first.map(|one| sample(one.offset, one.origin, one.error)).collect();
-            EntryNames::Letters(offsets)
-        } else {
-            let is_now = matches!(request.action, OperatorAction::Plain(Action::RetryNow));
-            let found = self.selected_retries(group, selector, after, OPERATE_MAX).await?;
-            report.next = found.next;
-            // A retry that is due already needs no more, unless its topic refuses it.
-            let may_change = |one: &RetryView| {
-                one.waits() && !(is_now && one.state == RecordStage::Due.as_str())
-            };
-            let retries: Vec<RetryView> = found.items.into_iter().filter(may_change).collect();
-            report.matched = number(retries.len());
-            let ids = retries.iter().map(|one| one.id).collect();
-            let id = |id| i64::try_from(id).unwrap_or(i64::MAX);
-            let first = retries.into_iter().take(SAMPLES);
-            report.samples = first.map(|one| sample(id(one.id), one.origin, one.error)).collect();
-            EntryNames::Retries(ids)
+        let (is_letters, mut samples, next): (_, Vec<ActionSample>, _) = match request.action {
+            OperatorAction::Plain(Action::Restore) => {
+                let state = Some(RecordStage::Discarded);
+                let selector = Selector { state, ..selector.clone() };
+                let found = self.selected_letters(group, &selector, after, OPERATE_MAX).await?;
+                let each = found.items.into_iter();
+                let each = each.map(|one| sample(one.offset, one.origin, one.error));
+                (true, each.collect(), found.next)
+            }
+            ref action => {
+                let found = self.selected_retries(group, selector, after, OPERATE_MAX).await?;
+                // A retry that is due already needs no more, unless its topic refuses it.
+                let is_now = *action == OperatorAction::Plain(Action::RetryNow);
+                let may_change = |one: &RetryView| {
+                    one.waits() && !(is_now && one.state == RecordStage::Due.as_str())
+                };
+                let id = |one: &RetryView| i64::try_from(one.id).unwrap_or(i64::MAX);
+                let each = found.items.into_iter().filter(may_change);
+                let each = each.map(|one| sample(id(&one), one.origin, one.error));
+                (false, each.collect(), found.next)
+            }
         };
-        Ok((names, report))
+        let names = samples.iter().map(|sample| sample.entry);
+        let names = if is_letters {
+            EntryNames::Letters(names.collect())
+        } else {
+            EntryNames::Retries(names.filter_map(|id| u64::try_from(id).ok()).collect())
+        };
+        let matched = number(samples.len());
+        samples.truncate(SAMPLES);
+        Ok((names, ActionReport { matched, samples, next, ..ActionReport::default() }))
     }
 
     async fn act_on_named(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {

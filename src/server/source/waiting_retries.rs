@@ -22,17 +22,19 @@ impl AdminSource {
     ) -> Result<Selected<RetryView>, Unavailable> {
         let engine = &self.router.engine;
         let mut after = after.and_then(|after| u64::try_from(after).ok()).map(EntryId);
-        let mut found = Selected { items: Vec::new(), looked_at: 0, next: None };
+        let mut found = Selected { items: Vec::new(), looked_at: 0, bytes: 0, next: None };
         loop {
-            let entries = engine.page(group, after, PIECE).await?;
+            // Without a condition each retry is an item.
+            let room = limit - found.items.len();
+            let most = if selector.is_narrow() { PIECE } else { PIECE.min(room) };
+            let entries = engine.page(group, after, most).await?;
             let views = self.retry_views(group, &entries).await?;
-            let is_end = entries.len() < PIECE;
+            let (is_end, now) = (entries.len() < most, self.router.clock.now().wall);
             for (entry, (view, state)) in entries.iter().zip(views) {
                 after = Some(entry.id);
                 found.looked_at += 1;
-                let now = self.router.clock.now().wall;
                 let is_admitted = selector.admits(&facts(entry, state), now);
-                if is_admitted && self.has_record(selector, entry).await? {
+                if is_admitted && self.has_record(selector, entry).await {
                     found.items.push(view);
                 }
                 if found.items.len() == limit || found.looked_at >= LOOKED_AT_MAX {
@@ -46,15 +48,15 @@ impl AdminSource {
         }
     }
 
-    /// Whether a selector admits the bytes of a retry.
-    async fn has_record(&self, selector: &Selector, entry: &Entry) -> Result<bool, Unavailable> {
+    /// Whether a selector admits the bytes of a retry. A condition on bytes that cannot be read is
+    /// not met.
+    async fn has_record(&self, selector: &Selector, entry: &Entry) -> bool {
         if !selector.needs_bytes() {
-            return Ok(true);
+            return true;
         }
-        let found = self.router.engine.entry_record(&entry.group, entry.id).await?;
-        let Some((_, stored)) = found else { return Ok(false) };
-        let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
-        Ok(has_bytes(selector, &record))
+        let found = self.router.engine.entry_record(&entry.group, entry.id).await;
+        let Ok(Some((_, stored))) = found else { return false };
+        RawRecord::parse(&stored).is_ok_and(|record| has_bytes(selector, &record))
     }
 
     /// Retries of a group that wait, by due time and id.

@@ -45,7 +45,7 @@ fn selected<T>(
     let looked_at = all.len();
     let items: Vec<T> = all.into_iter().filter(admits).take(limit).collect();
     let next = (items.len() == limit).then(|| facts(items.last().unwrap()).0);
-    Selected { items, looked_at, next }
+    Selected { items, looked_at, bytes: 0, next }
 }
 
 impl Source for Fake {

@@ -144,7 +144,8 @@ fn unknown_forbidden_and_malformed_requests_get_their_errors() {
         assert_eq!(get(at, "/api/v1/groups/none").0, 404);
         assert_eq!(get(at, "/api/v1/dead-letters/shop/99").0, 404);
         assert_eq!(get(at, "/api/v1/dead-letters/shop/x").0, 404);
-        for bad in ["limit=0", "limit=x", "limit=1001", "after=7", "colour=red"] {
+        for bad in ["limit=0", "limit=x", "limit=1001", "after=7", "after=", "limit=", "colour=red"]
+        {
             assert_eq!(get(at, &format!("/api/v1/retries?{bad}")).0, 400, "{bad}");
         }
         for method in ["POST", "PUT", "DELETE", "PATCH"] {
@@ -168,7 +169,7 @@ fn delayed_records_are_listed_in_pages_and_cancelled_by_name() {
         let rest = json(at, "/api/v1/delayed?topic=orders&after=3");
         assert_eq!(rest["items"].as_array().unwrap().len(), 1);
         assert_eq!((&rest["items"][0]["id"], rest["next"].is_null()), (&"orders-0@8".into(), true));
-        for bad in ["group=shop", "state=waiting", "limit=0", "after=x"] {
+        for bad in ["group=shop", "state=waiting", "limit=0", "after=x", "after=-1", "after="] {
             assert_eq!(get(at, &format!("/api/v1/delayed?{bad}")).0, 400, "{bad}");
         }
         let cancel = "/api/v1/delayed/cancel";
