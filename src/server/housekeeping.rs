@@ -113,11 +113,17 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThro
             );
         }
         quiet = done.is_err();
-        let stats = journal.stats();
-        let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
-        router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
-        tokio::time::sleep(pace.rest(kept.copied_bytes, kept.more, stats.disk_free)).await;
+        let disk_free = measure(&journal, &router);
+        tokio::time::sleep(pace.rest(kept.copied_bytes, kept.more, disk_free)).await;
     }
+}
+
+/// Sets the gauges of the journal's size. Returns the free bytes of its disk.
+pub(super) fn measure(journal: &Journal, router: &Router) -> u64 {
+    let stats = journal.stats();
+    let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
+    router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
+    stats.disk_free
 }
 
 /// Does the work that is due. A failure of one part does not stop the others.

@@ -156,6 +156,8 @@ fn spawn_upkeep(tasks: &mut Tasks, journal: &Journal, router: &Arc<Router>, conf
         tasks.spawn("dead-letter-topics", letter_topics::run(Arc::clone(router)));
         tasks.spawn("topic-trimming", topic_trimming::run(Arc::clone(router)));
     }
+    // Before the first scrape, which would read 0 bytes free.
+    housekeeping::measure(journal, router);
     let pace = JournalThrottle { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(journal.clone(), Arc::clone(router), pace);
     tasks.spawn("housekeeping", upkeep);
