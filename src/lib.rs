@@ -45,8 +45,11 @@ pub mod route;
 
 pub mod client;
 
-pub mod admin;
 pub mod config;
+
+pub mod operations;
+
+pub mod admin;
 
 pub mod cli;
 pub mod server;

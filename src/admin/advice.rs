@@ -1,6 +1,6 @@
 //! Sentences for the operator that follow from a group's figures.
 
-use super::views::{ElsewhereView, GroupView};
+use crate::api::{ElsewhereView, GroupView};
 
 impl GroupView {
     /// The topic of an origin `<topic>-<partition>@<offset>`.
@@ -162,8 +162,8 @@ fn wait(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::state_counts::StateCounts;
-    use crate::admin::views::{MemberView, PolicyView};
+    use crate::api::StateCounts;
+    use crate::api::{MemberView, PolicyView};
 
     /// The advice for two due records of a group with these members: silent, takes retries.
     fn due(members: &[(bool, bool)], in_cluster: bool, elsewhere: Option<(u64, u64)>) -> String {

@@ -1,11 +1,10 @@
 //! Answers: JSON with a line end, and refusals that say what to do.
 
+use crate::operations::Unavailable;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
-
-use super::source::Unavailable;
 
 /// A request that gets no data: a status and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

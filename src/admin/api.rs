@@ -5,36 +5,32 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::{Value, json};
 
 use super::answer::{Refusal, json_answer};
-use super::page::{BYTES_MAX, ListParameters, ListQuery, Page};
-use super::payload::{self, Detail};
-use super::source::Source;
+use super::page::{BYTES_MAX, ListParameters, ListQuery};
+use super::payload;
 use super::state::Admin;
-use super::views::Selected;
+use crate::api::{LetterView, Page};
+use crate::operations::{Operations, Selected};
 
 /// Records looked at for one page; then the page ends early, with its `next`.
 const LOOKED_AT_MAX: usize = 10_000;
 
 type ApiResult = Result<Response, Refusal>;
 
-pub(super) async fn overview<S: Source>(State(admin): State<Arc<Admin<S>>>) -> ApiResult {
-    Ok(json_answer(StatusCode::OK, &admin.source.overview().await?))
+pub(super) async fn overview(State(admin): State<Arc<Admin>>) -> ApiResult {
+    Ok(json_answer(StatusCode::OK, &admin.operations.overview().await?))
 }
 
-pub(super) async fn groups<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
-    asked: ListParameters,
-) -> ApiResult {
+pub(super) async fn groups(State(admin): State<Arc<Admin>>, asked: ListParameters) -> ApiResult {
     let query = ListQuery::narrow(asked, &["group"])?;
     let mut page = Page { items: Vec::new(), next: None };
-    for id in admin.source.group_ids().await? {
+    for id in admin.operations.group_ids().await? {
         let wanted = query.selector.group.as_ref().is_none_or(|group| *group == id);
         if !wanted || query.after.as_ref().is_some_and(|after| id <= *after) {
             continue;
         }
-        let Some(mut group) = admin.source.group(&id).await? else { continue };
+        let Some(mut group) = admin.operations.group(&id).await? else { continue };
         group.advise();
         page.items.push(group);
         if page.items.len() == query.limit {
@@ -45,50 +41,43 @@ pub(super) async fn groups<S: Source>(
     Ok(json_answer(StatusCode::OK, &page))
 }
 
-pub(super) async fn group<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
-    Path(id): Path<String>,
-) -> ApiResult {
-    let Some(mut group) = admin.source.group(&id).await? else {
+pub(super) async fn group(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> ApiResult {
+    let Some(mut group) = admin.operations.group(&id).await? else {
         return Err(Refusal::unknown_group(&id));
     };
     group.advise();
     Ok(json_answer(StatusCode::OK, &group))
 }
 
-pub(super) async fn retries<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
-    asked: ListParameters,
-) -> ApiResult {
+pub(super) async fn retries(State(admin): State<Arc<Admin>>, asked: ListParameters) -> ApiResult {
     let query = ListQuery::of_records(asked, &admin.options)?;
-    let mut pager = GroupPager::start(&admin.source, query).await?;
+    let mut pager = GroupPager::start(&admin.operations, query).await?;
     while let Some((group, after)) = pager.next_part() {
         let of = &pager.query.selector;
-        let mut found = admin.source.retries(&group, of, after, pager.room()).await?;
+        let mut found = admin.operations.retries(&group, of, after, pager.room()).await?;
         if !admin.options.show_payloads {
             for retry in &mut found.items {
                 (retry.error, retry.key_shape) = (None, None);
             }
         }
-        let items = found.items.iter().map(|retry| json!(retry)).collect();
+        let items = std::mem::take(&mut found.items);
         pager.add(&group, &found, items);
     }
     Ok(json_answer(StatusCode::OK, &pager.page))
 }
 
-pub(super) async fn dead_letters<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn dead_letters(
+    State(admin): State<Arc<Admin>>,
     asked: ListParameters,
 ) -> ApiResult {
     let query = ListQuery::of_records(asked, &admin.options)?;
-    let mut pager = GroupPager::start(&admin.source, query.of_dead()).await?;
+    let mut pager = GroupPager::start(&admin.operations, query.of_dead()).await?;
     while let Some((group, after)) = pager.next_part() {
         let of = &pager.query.selector;
-        let mut found = admin.source.dead_letters(&group, of, after, pager.room()).await?;
-        let show = admin.options.show_payloads;
-        let shown = found.items.iter_mut().map(|letter| {
-            admin.options.mask.letter(letter);
-            payload::dead_letter(letter, Detail::List, show)
+        let mut found = admin.operations.dead_letters(&group, of, after, pager.room()).await?;
+        let shown = std::mem::take(&mut found.items).into_iter().map(|mut letter| {
+            admin.options.mask.record(&mut letter);
+            payload::letter_row(letter, admin.options.show_payloads)
         });
         let items = shown.collect();
         pager.add(&group, &found, items);
@@ -96,35 +85,37 @@ pub(super) async fn dead_letters<S: Source>(
     Ok(json_answer(StatusCode::OK, &pager.page))
 }
 
-pub(super) async fn dead_letter<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn dead_letter(
+    State(admin): State<Arc<Admin>>,
     Path((group, offset)): Path<(String, String)>,
 ) -> ApiResult {
     let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
     let number = offset.parse().map_err(|_| missing())?;
-    let mut letter = admin.source.dead_letter(&group, number).await?.ok_or_else(missing)?;
-    admin.options.mask.letter(&mut letter);
+    let mut letter = admin.operations.dead_letter(&group, number).await?.ok_or_else(missing)?;
+    admin.options.mask.record(&mut letter);
     let show = admin.options.show_payloads;
-    Ok(json_answer(StatusCode::OK, &payload::dead_letter(&letter, Detail::Whole, show)))
+    let record = Some(payload::shown_record(&mut letter, show));
+    let letter = LetterView { record, ..payload::letter_row(letter, show) };
+    Ok(json_answer(StatusCode::OK, &letter))
 }
 
 /// Goes through the groups, part by part, until the page is full.
-struct GroupPager {
+struct GroupPager<T> {
     query: ListQuery,
     groups: std::vec::IntoIter<String>,
     /// The group being read and the last item seen of it.
     current: Option<(String, Option<i64>)>,
     looked_at: usize,
     bytes: usize,
-    page: Page<Value>,
+    page: Page<T>,
 }
 
-impl GroupPager {
-    async fn start<S: Source>(source: &S, query: ListQuery) -> Result<Self, Refusal> {
+impl<T> GroupPager<T> {
+    async fn start(operations: &Operations, query: ListQuery) -> Result<Self, Refusal> {
         let position = query.position()?;
         let mut ids = match &query.selector.group {
             Some(group) => vec![group.clone()],
-            None => source.group_ids().await?,
+            None => operations.group_ids().await?,
         };
         let mut current = None;
         if let Some((number, group)) = position {
@@ -154,7 +145,7 @@ impl GroupPager {
 
     /// Adds a part of a group. The page ends where the part has ended early, and behind a group
     /// once enough records were looked at or their bytes fill the page.
-    fn add<T>(&mut self, group: &str, found: &Selected<T>, items: Vec<Value>) {
+    fn add<F>(&mut self, group: &str, found: &Selected<F>, items: Vec<T>) {
         self.page.items.extend(items);
         self.current = None;
         self.looked_at += found.looked_at;
@@ -163,6 +154,11 @@ impl GroupPager {
         let behind = is_enough.then_some(i64::MAX);
         self.page.next = found.next.or(behind).map(|next| format!("{next}:{group}"));
     }
+}
+
+/// The journal and its disk.
+pub(super) async fn journal(State(admin): State<Arc<Admin>>) -> ApiResult {
+    Ok(json_answer(StatusCode::OK, &admin.operations.journal().await?))
 }
 
 #[cfg(test)]
@@ -182,7 +178,7 @@ mod tests {
         let half = || Selected { items: vec![()], looked_at: 1, bytes: BYTES_MAX / 2, next: None };
         let mut groups = Vec::new();
         while let Some((group, _)) = pager.next_part() {
-            pager.add(&group, &half(), vec![Value::Null]);
+            pager.add(&group, &half(), vec![()]);
             groups.push(group);
         }
         assert_eq!((groups.len(), pager.page.items.len()), (2, 2));

@@ -10,10 +10,10 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::answer::{Refusal, json_answer};
-use super::source::Source;
 use super::state::Admin;
-use super::views::explanation::PartitionView;
+use crate::api::PartitionView;
 use crate::model::Origin;
+use crate::operations::Operations;
 
 /// The query: a group, or a record.
 #[derive(Clone, Debug, Deserialize)]
@@ -24,8 +24,8 @@ pub(super) struct ExplainQuery {
     record: Option<String>,
 }
 
-pub(super) async fn explain<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn explain(
+    State(admin): State<Arc<Admin>>,
     asked: Result<FromQuery<ExplainQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let FromQuery(asked) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
@@ -35,12 +35,12 @@ pub(super) async fn explain<S: Source>(
         }
         (group, Some(record)) => {
             let show = admin.options.show_payloads;
-            of_record(&admin.source, show, group.as_deref(), &record).await
+            of_record(&admin.operations, show, group.as_deref(), &record).await
         }
-        (Some(group), None) => match admin.source.explain(&group).await? {
+        (Some(group), None) => match admin.operations.explain(&group).await? {
             Some(mut explained) => {
-                explained.rules = admin.source.in_force(&group, asked.topic.as_deref());
-                if let Some(mut view) = admin.source.group(&group).await? {
+                explained.rules = admin.operations.in_force(&group, asked.topic.as_deref());
+                if let Some(mut view) = admin.operations.group(&group).await? {
                     view.advise();
                     explained.advice = view.advice;
                 }
@@ -54,22 +54,22 @@ pub(super) async fn explain<S: Source>(
     }
 }
 
-async fn of_record<S: Source>(
-    source: &S,
+async fn of_record(
+    operations: &Operations,
     show_payloads: bool,
     group: Option<&str>,
     record: &str,
 ) -> Result<Response, Refusal> {
     let named: Origin =
         record.parse().map_err(|error| Refusal::bad(format!("record {record:?}: {error}")))?;
-    let mut told = source.past(group, &named).await?;
+    let mut told = operations.past(group, &named).await?;
     if !show_payloads {
         told.past.iter_mut().for_each(|past| past.error = None);
     }
     // The log may have the history of a deleted group.
     if let Some(group) = group
         && told.past.is_empty()
-        && source.group(group).await?.is_none()
+        && operations.group(group).await?.is_none()
     {
         return Err(Refusal::unknown_group(group));
     }
@@ -78,7 +78,7 @@ async fn of_record<S: Source>(
     groups.sort_unstable();
     groups.dedup();
     for group in groups {
-        let Some(mut now) = source.explain(&group).await? else { continue };
+        let Some(mut now) = operations.explain(&group).await? else { continue };
         let is_of = |view: &PartitionView| {
             (view.topic.as_str(), view.partition) == (named.topic.as_str(), named.partition)
         };

@@ -10,11 +10,12 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::answer::{Refusal, json_answer};
-use super::source::Source;
 use super::state::Admin;
-use super::views::failed_record::{FailedRecord, FailedRefused};
-use crate::model::{GroupId, Origin, TopicName};
-use crate::retry::RequestedDelay;
+use crate::api::NackView;
+use crate::engine::EngineError;
+use crate::model::{EntryId, GroupId, Origin, TopicName};
+use crate::retry::{BadNack, NackOutcome, RequestedDelay};
+use crate::route::nacks::admin_nack::{AdminNack, PostRefusal};
 
 /// Largest body: names, numbers and a reason.
 pub(super) const NACK_BYTES_MAX: usize = 64 << 10;
@@ -36,29 +37,55 @@ pub(super) struct NackBody {
 }
 
 /// Handles an admin nack.
-pub(super) async fn nack<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn nack(
+    State(admin): State<Arc<Admin>>,
     asked: Result<Json<NackBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let Json(ask) = asked.map_err(|rejection| {
         Refusal::new(rejection.status(), format!("{}; {FORM}", rejection.body_text()))
     })?;
     let failed = failed(ask)?;
-    if admin.source.group(failed.group.as_str()).await?.is_none() {
+    if admin.operations.group(failed.group.as_str()).await?.is_none() {
         return Err(Refusal::unknown_group(failed.group.as_str()));
     }
-    match admin.source.nack(failed).await? {
-        Ok(taken) => Ok(json_answer(StatusCode::OK, &taken)),
-        Err(FailedRefused::Bad(says)) => Err(Refusal::bad(says)),
-        Err(FailedRefused::Missing(says)) => Err(Refusal::missing(says)),
-        Err(FailedRefused::Conflict(says)) => Err(Refusal::new(StatusCode::CONFLICT, says)),
-        Err(FailedRefused::NotNow(says)) => {
-            Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, says))
-        }
+    match admin.operations.nack(failed).await {
+        Ok(outcome) => Ok(json_answer(StatusCode::OK, &view(outcome))),
+        Err(refusal) => Err(Refusal::new(status(&refusal), refusal.to_string())),
     }
 }
 
-fn failed(ask: NackBody) -> Result<FailedRecord, Refusal> {
+fn view(outcome: Option<NackOutcome>) -> NackView {
+    let of = |outcome, id: EntryId| NackView { outcome, id: Some(id.0), due_ms: None };
+    match outcome {
+        Some(NackOutcome::Scheduled { id, due }) => {
+            NackView { due_ms: Some(due.0), ..of("scheduled", id) }
+        }
+        Some(NackOutcome::Dead { id }) => of("dead", id),
+        Some(NackOutcome::Discarded { id }) => of("discarded", id),
+        Some(NackOutcome::Blocked { id }) => of("blocked", id),
+        Some(NackOutcome::Nothing { id }) => of("known", id),
+        None => NackView { outcome: "in_place", id: None, due_ms: None },
+    }
+}
+
+fn status(refusal: &PostRefusal) -> StatusCode {
+    match refusal {
+        PostRefusal::RetriesOff(_)
+        | PostRefusal::NoWayBack { .. }
+        | PostRefusal::Bad(_, BadNack::NotRemembered) => StatusCode::CONFLICT,
+        PostRefusal::NoTopic(_)
+        | PostRefusal::NoPartition { .. }
+        | PostRefusal::NoRecord(_)
+        | PostRefusal::NoHandOut(..)
+        | PostRefusal::Bad(_, BadNack::BytesGone) => StatusCode::NOT_FOUND,
+        PostRefusal::NoLevel { .. }
+        | PostRefusal::Bad(..)
+        | PostRefusal::Engine(EngineError::BatchTooLarge { .. }) => StatusCode::BAD_REQUEST,
+        PostRefusal::Unread { .. } | PostRefusal::Engine(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+fn failed(ask: NackBody) -> Result<AdminNack, Refusal> {
     let NackBody { group, topic, partition, offset, level, delay_ms, dlq, reason } = ask;
     for (name, text) in [("group", &group), ("topic", &topic)] {
         if text.is_empty() {
@@ -81,5 +108,5 @@ fn failed(ask: NackBody) -> Result<FailedRecord, Refusal> {
     }
     let record = Origin { topic: TopicName::new(&topic), partition, offset };
     let want = RequestedDelay { level: if dlq { Some(-1) } else { level }, delay_ms };
-    Ok(FailedRecord { group: GroupId::new(&group), record, want, error: reason })
+    Ok(AdminNack { group: GroupId::new(&group), record, want, reason })
 }

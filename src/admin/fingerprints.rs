@@ -11,13 +11,12 @@ use serde::Deserialize;
 
 use super::answer::{Refusal, json_answer};
 use super::page::limit_of;
-use super::source::Source;
 use super::state::Admin;
-use super::views::fingerprint::FingerprintKey;
+use crate::api::FingerprintKey;
 
 impl FingerprintKey {
     /// Removes the parts that come from a payload, where payloads are hidden.
-    fn hide<S>(&mut self, admin: &Admin<S>) {
+    fn hide(&mut self, admin: &Admin) {
         if !admin.options.show_payloads {
             (self.error, self.key_shape) = (None, None);
         }
@@ -32,36 +31,36 @@ pub(super) struct GroupQuery {
 }
 
 /// The group and the limit of a query; refused for an unknown group.
-async fn known_group<S: Source>(
-    admin: &Admin<S>,
+async fn known_group(
+    admin: &Admin,
     asked: Result<FromQuery<GroupQuery>, QueryRejection>,
 ) -> Result<(String, usize), Refusal> {
     let FromQuery(GroupQuery { group, limit }) =
         asked.map_err(|error| Refusal::bad(error.body_text()))?;
-    if admin.source.group(&group).await?.is_none() {
+    if admin.operations.group(&group).await?.is_none() {
         return Err(Refusal::unknown_group(&group));
     }
     Ok((group, limit_of(limit)?))
 }
 
 /// The fingerprints of a group, with their counts of letters.
-pub(super) async fn list<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn list(
+    State(admin): State<Arc<Admin>>,
     asked: Result<FromQuery<GroupQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let (group, limit) = known_group(&admin, asked).await?;
-    let mut found = admin.source.fingerprints(&group, limit).await?;
+    let mut found = admin.operations.fingerprints(&group, limit).await?;
     found.items.iter_mut().for_each(|one| one.key.hide(&admin));
     Ok(json_answer(StatusCode::OK, &found))
 }
 
 /// The fingerprints of the retries of a group that wait.
-pub(super) async fn list_retries<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn list_retries(
+    State(admin): State<Arc<Admin>>,
     asked: Result<FromQuery<GroupQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let (group, limit) = known_group(&admin, asked).await?;
-    let mut found = admin.source.retry_fingerprints(&group, limit).await?;
+    let mut found = admin.operations.retry_fingerprints(&group, limit).await?;
     found.items.iter_mut().for_each(|one| one.key.hide(&admin));
     Ok(json_answer(StatusCode::OK, &found))
 }

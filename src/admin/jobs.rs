@@ -9,16 +9,17 @@ use axum::extract::{Extension, Path, Query as FromQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::operator_actions::{body, no_receiver, operator, record_patch, send_target};
-use super::page::body_of;
+use super::operator_actions::{body, no_receiver, operator, patch_and_target};
+use super::page::BodyFields;
 use super::payload::mask::Mask;
-use super::source::Source;
 use super::state::Admin;
-use crate::api::{RecordStage, Selector};
+use crate::api::{
+    JobChangeRequest, JobRequest, JobView, Page, PatchView, RecordStage, RedriveTerms, Selector,
+};
 use crate::engine::{Job, JobAction, JobChange, JobError, JobTerms, WATCHED_MAX};
 use crate::model::{GroupId, WallMs};
 
@@ -30,27 +31,12 @@ const STOP_PERCENT_DEFAULT: u8 = 50;
 /// Redrives after which a letter is left, when the request names no limit.
 const REDRIVES_DEFAULT: u32 = 3;
 
-/// The terms of a job, as a request names them.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// A request for a job.
+#[derive(Clone, Debug, Default)]
 pub(super) struct JobBody {
-    #[serde(skip)]
     pub(super) selector: Selector,
-    pub(super) action: Option<String>,
-    /// Pairs of a name and a value, with `=` between them.
-    pub(super) set_headers: Vec<String>,
-    pub(super) remove_headers: Vec<String>,
-    pub(super) merge: Option<Value>,
-    pub(super) to_origin: bool,
-    pub(super) to_topic: Option<String>,
-    /// Send back even if no member would receive the records.
-    pub(super) anyway: bool,
-    /// Records in a second; 0: no limit.
-    pub(super) rate: Option<u32>,
-    pub(super) canary: Option<u32>,
-    pub(super) stop_percent: Option<u8>,
-    pub(super) redrives_max: Option<u32>,
-    pub(super) note: Option<String>,
+    pub(super) redrive: RedriveTerms,
+    pub(super) request: JobRequest,
 }
 
 /// The groups whose jobs are listed.
@@ -60,12 +46,12 @@ pub(super) struct JobQuery {
     group: Option<String>,
 }
 
-pub(super) async fn plan<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn plan(
+    State(admin): State<Arc<Admin>>,
     asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let terms = job_body(asked)?.terms(admin.source.now_ms())?;
-    let mut plan = admin.source.plan_job(terms).await?;
+    let terms = job_body(asked)?.terms(admin.operations.now_ms())?;
+    let mut plan = admin.operations.plan_job(terms).await?;
     for sample in &mut plan.samples {
         let value = sample.value.take().filter(|_| admin.options.show_payloads);
         sample.value = value.and_then(|value| admin.options.mask.text(value));
@@ -74,82 +60,71 @@ pub(super) async fn plan<S: Source>(
     Ok(json_answer(StatusCode::OK, &plan))
 }
 
-pub(super) async fn start<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn start(
+    State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<Caller>,
     asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let job = begin(&admin, caller, job_body(asked)?).await?;
-    Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
+    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options.mask)))
 }
 
 fn job_body(asked: Result<Json<Map<String, Value>>, JsonRejection>) -> Result<JobBody, Refusal> {
-    let (selector, body): (Selector, JobBody) = body_of(asked)?;
-    Ok(JobBody { selector, ..body })
+    let mut fields = BodyFields::of(asked)?;
+    Ok(JobBody { selector: fields.take()?, redrive: fields.take()?, request: fields.rest()? })
 }
 
 /// Starts a job for a caller.
-pub(super) async fn begin<S: Source>(
-    admin: &Admin<S>,
-    caller: Caller,
-    body: JobBody,
-) -> Result<Job, Refusal> {
+pub(super) async fn begin(admin: &Admin, caller: Caller, body: JobBody) -> Result<Job, Refusal> {
     // A job is a bulk action, whatever its filter admits.
-    let by = operator(caller, body.note.clone(), 2)?;
-    let anyway = body.anyway;
-    let terms = body.terms(admin.source.now_ms())?;
+    let by = operator(caller, body.request.note.clone(), 2)?;
+    let anyway = body.redrive.anyway;
+    let terms = body.terms(admin.operations.now_ms())?;
     if terms.action == JobAction::Redrive && !anyway {
-        let plan = admin.source.plan_job(terms.clone()).await?;
+        let plan = admin.operations.plan_job(terms.clone()).await?;
         if plan.is_refused {
             return Err(no_receiver(plan.receivers));
         }
     }
-    admin.source.start_job(terms, by).await?.map_err(|error| refusal(&error))
+    admin.operations.start_job(terms, by).await?.map_err(|error| refusal(&error))
 }
 
-pub(super) async fn list<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn list(
+    State(admin): State<Arc<Admin>>,
     asked: Result<FromQuery<JobQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
-    let jobs = admin.source.jobs(None).await?;
+    let jobs = admin.operations.jobs(None).await?;
     let of_group =
         |job: &&Job| query.group.as_deref().is_none_or(|g| job.terms.group.as_str() == g);
-    let items: Vec<Value> =
-        jobs.iter().rev().filter(of_group).map(|job| shown(job, &admin.options.mask)).collect();
-    Ok(json_answer(StatusCode::OK, &json!({ "items": items })))
+    let jobs = jobs.iter().rev().filter(of_group);
+    let items = jobs.map(|job| job_view(job, &admin.options.mask)).collect();
+    Ok(json_answer(StatusCode::OK, &Page { items, next: None }))
 }
 
-pub(super) async fn one<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn one(
+    State(admin): State<Arc<Admin>>,
     Path(id): Path<u64>,
 ) -> Result<Response, Refusal> {
-    let job = admin.source.jobs(Some(id)).await?.pop();
+    let job = admin.operations.jobs(Some(id)).await?.pop();
     let job = job.ok_or_else(|| refusal(&JobError::Unknown(id)))?;
-    Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
+    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options.mask)))
 }
 
-/// The body of a change of a job.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ChangeBody {
-    note: Option<String>,
-}
-
-pub(super) async fn change<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn change(
+    State(admin): State<Arc<Admin>>,
     Path((id, verb)): Path<(u64, String)>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<ChangeBody>, JsonRejection>,
+    asked: Result<Json<JobChangeRequest>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let note = body(asked)?.0.note;
     let job = alter(&admin, caller, (id, &verb), note).await?;
-    Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
+    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options.mask)))
 }
 
 /// Changes a job for a caller.
-pub(super) async fn alter<S: Source>(
-    admin: &Admin<S>,
+pub(super) async fn alter(
+    admin: &Admin,
     caller: Caller,
     (id, verb): (u64, &str),
     note: Option<String>,
@@ -161,7 +136,7 @@ pub(super) async fn alter<S: Source>(
         _ => return Err(Refusal::missing("jobs take pause, resume and cancel")),
     };
     let by = operator(caller, note, 1)?;
-    admin.source.change_job(id, change, by).await?.map_err(|error| refusal(&error))
+    admin.operations.change_job(id, change, by).await?.map_err(|error| refusal(&error))
 }
 
 fn refusal(error: &JobError) -> Refusal {
@@ -181,8 +156,9 @@ impl JobBody {
         if self.selector.state.is_some_and(|state| state != RecordStage::Dead) {
             return Err(Refusal::bad("a job acts on dead letters: leave state out"));
         }
-        let target = send_target(self.to_origin, self.to_topic)?;
-        let action = match (self.action.as_deref(), target) {
+        let (patch, target) = patch_and_target(&self.redrive, None)?;
+        let asked = self.request;
+        let action = match (asked.action.as_deref(), target) {
             (None | Some("redrive"), None) => JobAction::Redrive,
             (None | Some("redrive"), Some(target)) => JobAction::Send(target),
             (Some("discard"), None) => JobAction::Discard,
@@ -194,7 +170,7 @@ impl JobBody {
                 return Err(Refusal::bad(says));
             }
         };
-        let canary = self.canary.unwrap_or(0);
+        let canary = asked.canary.unwrap_or(0);
         if usize::try_from(canary).is_ok_and(|canary| canary > WATCHED_MAX) {
             return Err(Refusal::bad(format!("canary goes from 0 to {WATCHED_MAX}")));
         }
@@ -202,16 +178,14 @@ impl JobBody {
             let says = "canary needs outcomes, and records sent to a topic have none: leave it out";
             return Err(Refusal::bad(says));
         }
-        let stop_percent = self.stop_percent.unwrap_or(STOP_PERCENT_DEFAULT);
+        let stop_percent = asked.stop_percent.unwrap_or(STOP_PERCENT_DEFAULT);
         if stop_percent > 100 {
             return Err(Refusal::bad("stop_percent goes from 0 to 100"));
         }
-        let rate = self.rate.unwrap_or(RATE_DEFAULT);
+        let rate = asked.rate.unwrap_or(RATE_DEFAULT);
         if rate > RATE_MAX {
             return Err(Refusal::bad(format!("rate goes from 0 (no limit) to {RATE_MAX}")));
         }
-        let headers = (self.set_headers.as_slice(), self.remove_headers);
-        let patch = record_patch(headers, self.merge.as_ref(), None)?;
         if action == JobAction::Discard && !patch.is_empty() {
             return Err(Refusal::bad("a discard changes no record: leave the patch out"));
         }
@@ -223,13 +197,13 @@ impl JobBody {
             canary: if action == JobAction::Redrive { canary } else { 0 },
             action,
             stop_percent,
-            redrives_max: self.redrives_max.unwrap_or(REDRIVES_DEFAULT),
+            redrives_max: asked.redrives_max.unwrap_or(REDRIVES_DEFAULT),
         })
     }
 }
 
-/// A job as the API shows it.
-fn shown(job: &Job, mask: &Mask) -> Value {
+/// A job as an answer shows it.
+pub(super) fn job_view(job: &Job, mask: &Mask) -> JobView {
     let terms = &job.terms;
     let mut selector = terms.selector.clone();
     if let Some(header) = &mut selector.header
@@ -237,37 +211,37 @@ fn shown(job: &Job, mask: &Mask) -> Value {
     {
         *value = mask.header(&header.name, value).to_owned();
     }
-    json!({
-        "id": job.id,
-        "group": terms.group.as_str(),
-        "action": terms.action.as_str(),
-        "target": terms.action.target().map(ToString::to_string),
-        "state": job.state.as_str(),
-        "awaits_canary": job.awaits_canary(),
-        "changed": job.changed,
-        "left": job.left,
-        "acknowledged": job.acknowledged,
-        "failed": job.failed,
-        "pending": job.watched.len(),
-        "cursor": job.cursor,
-        "end": job.end,
-        "started_ms": job.started.0,
-        "ended_ms": job.ended.map(|at| at.0),
-        "name": job.by.name,
-        "peer": job.by.peer,
-        "note": job.by.note,
-        "rate": terms.rate.unwrap_or(0),
-        "canary": terms.canary,
-        "stop_percent": terms.stop_percent,
-        "redrives_max": terms.redrives_max,
-        "selector": selector,
-        "patch": {
-            "set_headers": terms.patch.set_headers.iter()
-                .map(|(name, value)| pair(mask, name, value)).collect::<Vec<_>>(),
-            "remove_headers": terms.patch.remove_headers,
-            "merge": terms.patch.merge.clone().and_then(|merge| mask.text(merge)),
+    let set_headers = terms.patch.set_headers.iter();
+    JobView {
+        id: job.id,
+        group: terms.group.to_string(),
+        action: terms.action.as_str().to_owned(),
+        target: terms.action.target().map(ToString::to_string),
+        state: job.state,
+        awaits_canary: job.awaits_canary(),
+        changed: job.changed,
+        left: job.left,
+        acknowledged: job.acknowledged,
+        failed: job.failed,
+        pending: job.watched.len(),
+        cursor: job.cursor,
+        end: job.end,
+        started_ms: job.started.0,
+        ended_ms: job.ended.map(|at| at.0),
+        name: job.by.name.clone(),
+        peer: job.by.peer.clone(),
+        note: job.by.note.clone(),
+        rate: terms.rate.unwrap_or(0),
+        canary: terms.canary,
+        stop_percent: terms.stop_percent,
+        redrives_max: terms.redrives_max,
+        selector,
+        patch: PatchView {
+            set_headers: set_headers.map(|(name, value)| pair(mask, name, value)).collect(),
+            remove_headers: terms.patch.remove_headers.clone(),
+            merge: terms.patch.merge.clone().and_then(|merge| mask.text(merge)),
         },
-    })
+    }
 }
 
 /// A header as the API shows it.

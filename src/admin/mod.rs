@@ -14,17 +14,13 @@ mod failed_records;
 mod fingerprints;
 mod html;
 mod jobs;
-mod journal;
 mod operator_actions;
 mod page;
 mod payload;
 mod port;
 mod probes;
-mod source;
 mod state;
-mod state_counts;
 mod transfer;
-mod views;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -40,6 +36,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::observe::Metrics;
+use crate::operations::Operations;
 use access::caller_guard;
 use access::caller_guard::Caller;
 use access::operator_tokens::Sessions;
@@ -47,35 +44,9 @@ use answer::{Refusal, json_answer, not_allowed, text_answer};
 use state::Admin;
 
 pub use access::operator_tokens::OperatorTokens;
-pub use payload::base64::Base64;
-pub use payload::concealment::Concealment;
 pub use payload::mask::Mask;
-pub use payload::percent::percent_encoded;
-pub use payload::portable::{
-    EntryImportOutcome, Portable, PortableLetter, PortableLetters, PortableRecord,
-};
 pub use probes::serve_probes;
-pub use source::{Source, Unavailable};
 pub use state::Options;
-pub use state_counts::StateCounts;
-pub use views::action_request::{
-    ActionReport, ActionRequest, ActionSample, DueTime, EntryNames, LeftEntry, OperatorAction,
-};
-pub use views::explanation::{
-    GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView, SuspectView,
-    SuspectsView,
-};
-pub use views::failed_record::{FailedRecord, FailedRefused, FailedTaken};
-pub use views::fingerprint::{
-    COUNTED_MAX, Fingerprint, FingerprintKey, FingerprintList, RetryFingerprint,
-    RetryFingerprintList,
-};
-pub use views::job_plan::{JobPlan, PlanSample};
-pub use views::journal_view::{FsyncTimes, JournalView, LetterSpace};
-pub use views::{
-    DeadLetterView, DelayedView, DrainGroup, DrainView, ElsewhereView, GroupView, LevelView,
-    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView, Selected,
-};
 
 /// All routes, listed in the answer to an unknown path.
 const ROUTES: &[&str] = &[
@@ -114,86 +85,81 @@ const ROUTES: &[&str] = &[
 
 /// Serves the admin port on `listener` until `shutdown` completes. Open requests get a second after
 /// that for their answers.
-pub async fn serve<S: Source>(
+pub async fn serve(
     listener: TcpListener,
-    source: S,
+    operations: Operations,
     metrics: Metrics,
     options: Options,
     shutdown: impl Future<Output = ()>,
 ) {
-    port::serve(listener, router(source, metrics, options), shutdown).await;
+    port::serve(listener, router(operations, metrics, options), shutdown).await;
 }
 
-fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
-    let admin = Arc::new(Admin { source, metrics, options, sessions: Sessions::new() });
-    probes::routes::<S>()
-        .route("/", get(home::<S>))
-        .route("/audit", get(html::audit::<S>))
-        .route("/groups/{group}", get(html::group::<S>))
-        .route("/groups/{group}/letters", get(html::letters::<S>))
-        .route("/groups/{group}/letters/{offset}", get(html::letter::<S>))
-        .route("/groups/{group}/letters/{offset}/value", get(html::letter_value::<S>))
-        .route("/groups/{group}/waiting", get(html::waiting::<S>))
-        .route("/groups/{group}/waiting/{id}", get(html::retry::<S>))
-        .route("/groups/{group}/waiting/{id}/value", get(html::retry_value::<S>))
-        .route("/groups/{group}/act", bounded(post(html::act::<S>)))
-        .route("/groups/{group}/jobs", bounded(post(html::start_job::<S>)))
-        .route("/journal", get(html::journal::<S>))
-        .route("/jobs", get(html::jobs::<S>))
-        .route("/jobs/{id}/act", bounded(post(html::change_job::<S>)))
-        .route("/login", get(html::login).merge(bounded(post(html::log_in::<S>))))
-        .route("/logout", post(html::log_out::<S>))
+fn router(operations: Operations, metrics: Metrics, options: Options) -> Router {
+    let admin = Arc::new(Admin { operations, metrics, options, sessions: Sessions::new() });
+    probes::routes()
+        .route("/", get(home))
+        .route("/audit", get(html::audit))
+        .route("/groups/{group}", get(html::group))
+        .route("/groups/{group}/letters", get(html::letters))
+        .route("/groups/{group}/letters/{offset}", get(html::letter))
+        .route("/groups/{group}/letters/{offset}/value", get(html::letter_value))
+        .route("/groups/{group}/waiting", get(html::waiting))
+        .route("/groups/{group}/waiting/{id}", get(html::retry))
+        .route("/groups/{group}/waiting/{id}/value", get(html::retry_value))
+        .route("/groups/{group}/act", bounded(post(html::act)))
+        .route("/groups/{group}/jobs", bounded(post(html::start_job)))
+        .route("/journal", get(html::journal))
+        .route("/jobs", get(html::jobs))
+        .route("/jobs/{id}/act", bounded(post(html::change_job)))
+        .route("/login", get(html::login).merge(bounded(post(html::log_in))))
+        .route("/logout", post(html::log_out))
         .route("/refresh.js", get(html::script))
         .route("/style.css", get(html::style))
-        .route("/config", get(config::<S>))
-        .route("/drain", get(drain::<S>))
-        .route("/api/v1/overview", get(api::overview::<S>))
-        .route("/api/v1/journal", get(journal::journal::<S>))
-        .route("/api/v1/groups", get(api::groups::<S>))
-        .route("/api/v1/groups/{group}", get(api::group::<S>))
-        .route("/api/v1/explain", get(explain::explain::<S>))
-        .route("/api/v1/retries", get(api::retries::<S>))
-        .route("/api/v1/retries/fingerprints", get(fingerprints::list_retries::<S>))
+        .route("/config", get(config))
+        .route("/drain", get(drain))
+        .route("/api/v1/overview", get(api::overview))
+        .route("/api/v1/journal", get(api::journal))
+        .route("/api/v1/groups", get(api::groups))
+        .route("/api/v1/groups/{group}", get(api::group))
+        .route("/api/v1/explain", get(explain::explain))
+        .route("/api/v1/retries", get(api::retries))
+        .route("/api/v1/retries/fingerprints", get(fingerprints::list_retries))
         .route(
             "/api/v1/nack",
-            post(failed_records::nack::<S>)
-                .layer(DefaultBodyLimit::max(failed_records::NACK_BYTES_MAX)),
+            post(failed_records::nack).layer(DefaultBodyLimit::max(failed_records::NACK_BYTES_MAX)),
         )
-        .route("/api/v1/retries/{verb}", bounded(post(operator_actions::retries::<S>)))
-        .route("/api/v1/dead-letters/{verb}", bounded(post(operator_actions::dead_letters::<S>)))
-        .route("/api/v1/audit", get(operator_actions::audit::<S>))
-        .route("/api/v1/jobs", get(jobs::list::<S>).merge(bounded(post(jobs::start::<S>))))
-        .route("/api/v1/jobs/plan", bounded(post(jobs::plan::<S>)))
-        .route("/api/v1/jobs/{id}", get(jobs::one::<S>))
-        .route("/api/v1/jobs/{id}/{verb}", bounded(post(jobs::change::<S>)))
-        .route("/api/v1/dead-letters/fingerprints", get(fingerprints::list::<S>))
-        .route("/api/v1/dead-letters/export", get(transfer::export_letters::<S>))
-        .route("/api/v1/dead-letters/import", carrying(post(transfer::import_letters::<S>)))
-        .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
-        .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
-        .route("/api/v1/delayed", get(delayed::list::<S>))
-        .route("/api/v1/delayed/cancel", post(delayed::cancel::<S>))
+        .route("/api/v1/retries/{verb}", bounded(post(operator_actions::retries)))
+        .route("/api/v1/dead-letters/{verb}", bounded(post(operator_actions::dead_letters)))
+        .route("/api/v1/audit", get(operator_actions::audit))
+        .route("/api/v1/jobs", get(jobs::list).merge(bounded(post(jobs::start))))
+        .route("/api/v1/jobs/plan", bounded(post(jobs::plan)))
+        .route("/api/v1/jobs/{id}", get(jobs::one))
+        .route("/api/v1/jobs/{id}/{verb}", bounded(post(jobs::change)))
+        .route("/api/v1/dead-letters/fingerprints", get(fingerprints::list))
+        .route("/api/v1/dead-letters/export", get(transfer::export_letters))
+        .route("/api/v1/dead-letters/import", carrying(post(transfer::import_letters)))
+        .route("/api/v1/dead-letters", get(api::dead_letters))
+        .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter))
+        .route("/api/v1/delayed", get(delayed::list))
+        .route("/api/v1/delayed/cancel", post(delayed::cancel))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
-        .layer(middleware::from_fn_with_state(admin.clone(), guarded::<S>))
+        .layer(middleware::from_fn_with_state(admin.clone(), guarded))
         .with_state(admin)
 }
 
 /// A route with small request bodies.
-fn bounded<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
+fn bounded(route: MethodRouter<Arc<Admin>>) -> MethodRouter<Arc<Admin>> {
     route.layer(DefaultBodyLimit::max(operator_actions::BODY_BYTES_MAX))
 }
 
 /// A route whose request bodies hold records.
-fn carrying<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
+fn carrying(route: MethodRouter<Arc<Admin>>) -> MethodRouter<Arc<Admin>> {
     route.layer(DefaultBodyLimit::max(transfer::IMPORT_BYTES_MAX))
 }
 
-async fn guarded<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+async fn guarded(State(admin): State<Arc<Admin>>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
     let headers = request.headers();
     // The list of routes is open to every caller; the page names groups.
@@ -227,19 +193,19 @@ fn wants_page(headers: &HeaderMap) -> bool {
 }
 
 /// The page for a browser; for other callers a list of the routes.
-async fn home<S: Source>(state: State<Arc<Admin<S>>>, headers: HeaderMap) -> Response {
+async fn home(state: State<Arc<Admin>>, headers: HeaderMap) -> Response {
     if wants_page(&headers) {
         return html::home(state).await;
     }
     text_answer(StatusCode::OK, format!("reprise\n\n{}\n", ROUTES.join("\n")))
 }
 
-async fn config<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Result<Response, Refusal> {
-    Ok(json_answer(StatusCode::OK, &admin.source.config()?))
+async fn config(State(admin): State<Arc<Admin>>) -> Result<Response, Refusal> {
+    Ok(json_answer(StatusCode::OK, &admin.operations.config()?))
 }
 
-async fn drain<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Result<Response, Refusal> {
-    Ok(json_answer(StatusCode::OK, &admin.source.drain().await?))
+async fn drain(State(admin): State<Arc<Admin>>) -> Result<Response, Refusal> {
+    Ok(json_answer(StatusCode::OK, &admin.operations.drain().await?))
 }
 
 async fn unknown(request: Request) -> Response {

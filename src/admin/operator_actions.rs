@@ -8,18 +8,18 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::page::{ListParameters, ListQuery, Page, body_of};
-use super::source::Source;
+use super::page::{BodyFields, ListParameters, ListQuery};
 use super::state::Admin;
-use super::views::action_request::{ActionRequest, DueTime, EntryNames, OperatorAction};
-use crate::api::{RecordStage, Selector};
+use crate::api::{
+    AuditView, LetterRequest, Page, RecordStage, RedriveTerms, RetryRequest, Selector,
+};
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch, SendTarget};
 use crate::model::{GroupId, WallMs};
+use crate::operations::{ActionRequest, DueTime, EntryNames, OperatorAction};
 use crate::retry::{Action, DELAY_MS_MAX};
 use crate::wire::names::is_legal_topic;
 
@@ -27,40 +27,6 @@ use crate::wire::names::is_legal_topic;
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the reason that an operator gives.
 pub(super) const NOTE_BYTES_MAX: usize = 1024;
-
-/// The fields of a request about dead letters, besides its conditions.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
-pub(super) struct LettersBody {
-    offsets: Vec<i64>,
-    all: bool,
-    dry_run: bool,
-    after: Option<i64>,
-    note: Option<String>,
-    set_headers: Vec<String>,
-    remove_headers: Vec<String>,
-    merge: Option<Value>,
-    /// The whole new value.
-    set_value: Option<String>,
-    to_origin: bool,
-    to_topic: Option<String>,
-    /// Send back even if no member would receive the records.
-    anyway: bool,
-}
-
-/// The fields of a request about retries, besides its conditions.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RetriesBody {
-    ids: Vec<u64>,
-    all: bool,
-    dry_run: bool,
-    after: Option<i64>,
-    delay_ms: Option<u64>,
-    until_ms: Option<i64>,
-    note: Option<String>,
-}
 
 /// The records of a request: `names`, or with `all` those that the conditions admit.
 struct NamedOrAll {
@@ -110,13 +76,15 @@ impl ActionRequest {
     }
 }
 
-pub(super) async fn dead_letters<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn dead_letters(
+    State(admin): State<Arc<Admin>>,
     Path(verb): Path<String>,
     Extension(caller): Extension<Caller>,
     asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let (selector, asked): (Selector, LettersBody) = body_of(asked)?;
+    let mut fields = BodyFields::of(asked)?;
+    let (selector, terms): (Selector, RedriveTerms) = (fields.take()?, fields.take()?);
+    let asked: LetterRequest = fields.rest()?;
     let records = NamedOrAll {
         count: asked.offsets.len(),
         names: EntryNames::Letters(asked.offsets),
@@ -126,21 +94,21 @@ pub(super) async fn dead_letters<S: Source>(
     };
     let (group, names, count) = records.of(selector)?;
     let by = operator(caller, asked.note, count)?;
-    let headers = (asked.set_headers.as_slice(), asked.remove_headers);
-    let patch = record_patch(headers, asked.merge.as_ref(), asked.set_value)?;
-    let target = send_target(asked.to_origin, asked.to_topic)?;
+    let (patch, target) = patch_and_target(&terms, asked.set_value)?;
     let request = letter_request(&group, &verb, names, by)?.with_patch(patch, target)?;
-    check_receivers(&admin, &request, asked.anyway).await?;
+    check_receivers(&admin, &request, terms.anyway).await?;
     operated(&admin, request).await
 }
 
-pub(super) async fn retries<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn retries(
+    State(admin): State<Arc<Admin>>,
     Path(verb): Path<String>,
     Extension(caller): Extension<Caller>,
     asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let (selector, asked): (Selector, RetriesBody) = body_of(asked)?;
+    let mut fields = BodyFields::of(asked)?;
+    let selector: Selector = fields.take()?;
+    let asked: RetryRequest = fields.rest()?;
     let records = NamedOrAll {
         count: asked.ids.len(),
         names: EntryNames::Retries(asked.ids),
@@ -155,11 +123,8 @@ pub(super) async fn retries<S: Source>(
     operated(&admin, request).await
 }
 
-async fn operated<S: Source>(
-    admin: &Admin<S>,
-    request: ActionRequest,
-) -> Result<Response, Refusal> {
-    let mut report = admin.source.operate(request).await?;
+async fn operated(admin: &Admin, request: ActionRequest) -> Result<Response, Refusal> {
+    let mut report = admin.operations.operate(request).await?;
     if !admin.options.show_payloads {
         report.samples.iter_mut().for_each(|sample| sample.error = None);
     }
@@ -167,8 +132,8 @@ async fn operated<S: Source>(
 }
 
 /// Refuses to send records back to a group in which no member would receive them.
-pub(super) async fn check_receivers<S: Source>(
-    admin: &Admin<S>,
+pub(super) async fn check_receivers(
+    admin: &Admin,
     request: &ActionRequest,
     anyway: bool,
 ) -> Result<(), Refusal> {
@@ -177,7 +142,7 @@ pub(super) async fn check_receivers<S: Source>(
     if anyway || !is_redrive {
         return Ok(());
     }
-    let receivers = admin.source.receivers(request.group.as_str(), letters.clone()).await?;
+    let receivers = admin.operations.receivers(request.group.as_str(), letters.clone()).await?;
     receivers.map(|_| ()).map_err(no_receiver)
 }
 
@@ -185,36 +150,30 @@ pub(super) fn no_receiver(nobody: String) -> Refusal {
     Refusal::new(StatusCode::CONFLICT, nobody)
 }
 
-/// The record patch that a request describes.
-pub(super) fn record_patch(
-    (set_headers, remove_headers): (&[String], Vec<String>),
-    merge: Option<&Value>,
+/// The record patch that a request describes, and its target topic; `None`: the group's retry
+/// topic.
+pub(super) fn patch_and_target(
+    terms: &RedriveTerms,
     value: Option<String>,
-) -> Result<RecordPatch, Refusal> {
+) -> Result<(RecordPatch, Option<SendTarget>), Refusal> {
+    let set_headers = terms.set_headers.iter().map(|pair| set_header(pair));
     let patch = RecordPatch {
-        set_headers: set_headers.iter().map(|pair| set_header(pair)).collect::<Result<_, _>>()?,
-        remove_headers,
-        merge: merge.map(ToString::to_string),
+        set_headers: set_headers.collect::<Result<_, _>>()?,
+        remove_headers: terms.remove_headers.clone(),
+        merge: terms.merge.as_ref().map(ToString::to_string),
         value,
     };
     patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
-    Ok(patch)
-}
-
-/// The target topic that a request names; `None`: the group's retry topic.
-pub(super) fn send_target(
-    to_origin: bool,
-    to_topic: Option<String>,
-) -> Result<Option<SendTarget>, Refusal> {
-    match (to_origin, to_topic) {
-        (false, None) => Ok(None),
-        (true, None) => Ok(Some(SendTarget::Origin)),
-        (true, Some(_)) => Err(Refusal::bad("give one of to_origin and to_topic")),
-        (false, Some(topic)) if !is_legal_topic(&topic) => {
-            Err(Refusal::bad(format!("to_topic {topic:?} is no name of a topic")))
+    let target = match (terms.to_origin, terms.to_topic.as_deref()) {
+        (false, None) => None,
+        (true, None) => Some(SendTarget::Origin),
+        (true, Some(_)) => return Err(Refusal::bad("give one of to_origin and to_topic")),
+        (false, Some(topic)) if !is_legal_topic(topic) => {
+            return Err(Refusal::bad(format!("to_topic {topic:?} is no name of a topic")));
         }
-        (false, Some(topic)) => Ok(Some(SendTarget::Topic(topic.as_str().into()))),
-    }
+        (false, Some(topic)) => Some(SendTarget::Topic(topic.into())),
+    };
+    Ok((patch, target))
 }
 
 /// A header of a patch, `name=value`.
@@ -277,34 +236,35 @@ pub(super) fn retry_request(
 }
 
 /// The audit log, oldest first.
-pub(super) async fn audit<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn audit(
+    State(admin): State<Arc<Admin>>,
     asked: ListParameters,
 ) -> Result<Response, Refusal> {
     let query = ListQuery::narrow(asked, &["group"])?;
     let from = query.number()?.map_or(0, |after: i64| after.saturating_add(1));
-    let found = admin.source.audit(query.selector.group.clone(), from, query.limit).await?;
+    let found = admin.operations.audit(query.selector.group.as_deref(), from, query.limit).await?;
     let next =
         (found.len() == query.limit).then(|| found.last().map(|(number, _)| number.to_string()));
-    let items = found.iter().map(|(number, record)| shown(*number, record)).collect();
+    let items = found.into_iter().map(row).collect();
     Ok(json_answer(StatusCode::OK, &Page { items, next: next.flatten() }))
 }
 
-fn shown(number: i64, record: &AuditRecord) -> Value {
-    json!({
-        "number": number,
-        "at_ms": record.at.0,
-        "name": record.by.name,
-        "peer": record.by.peer,
-        "action": record.action,
-        "group": record.group.as_str(),
-        "changed": record.changed,
-        "left": record.left,
-        "records": record.places,
-        "note": record.by.note,
-        "job": record.job,
-        "target": record.target,
-    })
+/// A record of the audit log in a list.
+fn row((number, record): (i64, AuditRecord)) -> AuditView {
+    AuditView {
+        number,
+        at_ms: record.at.0,
+        name: record.by.name,
+        peer: record.by.peer,
+        action: record.action,
+        group: record.group.to_string(),
+        changed: record.changed,
+        left: record.left,
+        records: record.places,
+        note: record.by.note,
+        job: record.job,
+        target: record.target,
+    }
 }
 
 pub(super) fn body<T>(asked: Result<Json<T>, JsonRejection>) -> Result<Json<T>, Refusal> {

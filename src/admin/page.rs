@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::answer::Refusal;
 use super::state::Options;
-use crate::api::{RecordStage, Selector};
+use crate::api::{RecordStage, Selector, fields_of};
 
 /// Items of a page when the request names no limit.
 const LIMIT_DEFAULT: usize = 100;
@@ -43,14 +43,6 @@ pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Refusal> {
         limit @ 1..=LIMIT_MAX => Ok(limit),
         _ => Err(Refusal::bad(format!("limit goes from 1 to {LIMIT_MAX}"))),
     }
-}
-
-/// One piece of a list.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Page<T> {
-    pub(super) items: Vec<T>,
-    /// The `after` of the next page; absent on the last page.
-    pub(super) next: Option<String>,
 }
 
 impl ListQuery {
@@ -147,14 +139,28 @@ pub(super) fn no_others(rest: &BTreeMap<String, String>) -> Result<(), Refusal> 
     }
 }
 
-/// The conditions and the other fields of a body.
-pub(super) fn body_of<T: DeserializeOwned>(
-    asked: Result<Json<Map<String, Value>>, JsonRejection>,
-) -> Result<(Selector, T), Refusal> {
-    let Json(fields) = asked.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
-    let unprocessable = |error: serde_json::Error| {
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
-    };
-    let (selector, rest) = Selector::of_fields(fields).map_err(unprocessable)?;
-    Ok((selector, serde_json::from_value(Value::Object(rest)).map_err(unprocessable)?))
+/// A request body of several types: each reads its own fields, and the last one refuses others.
+pub(super) struct BodyFields(Map<String, Value>);
+
+impl BodyFields {
+    pub(super) fn of(
+        asked: Result<Json<Map<String, Value>>, JsonRejection>,
+    ) -> Result<Self, Refusal> {
+        let Json(fields) =
+            asked.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
+        Ok(Self(fields))
+    }
+
+    pub(super) fn take<T: Default + Serialize + DeserializeOwned>(&mut self) -> Result<T, Refusal> {
+        fields_of(&mut self.0).map_err(|error| unprocessable(&error))
+    }
+
+    /// The fields that are left.
+    pub(super) fn rest<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+        serde_json::from_value(Value::Object(self.0)).map_err(|error| unprocessable(&error))
+    }
+}
+
+fn unprocessable(error: &serde_json::Error) -> Refusal {
+    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
 }

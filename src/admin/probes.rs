@@ -15,63 +15,64 @@ use tokio::net::TcpListener;
 use super::access::operator_tokens::Sessions;
 use super::answer::{Refusal, json_answer, not_allowed, text_answer};
 use super::port;
-use super::source::Source;
 use super::state::{Admin, Options};
 use crate::observe::Metrics;
+use crate::operations::Operations;
 
 /// Paths of `admin.probes`.
 const ROUTES: [&str; 5] = ["/livez", "/readyz", "/startupz", "/metrics", "/version"];
 
 /// Serves probes, metrics and the version on `listener` until `shutdown` completes.
-pub async fn serve_probes<S: Source>(
+pub async fn serve_probes(
     listener: TcpListener,
-    source: S,
+    operations: Operations,
     metrics: Metrics,
     shutdown: impl Future<Output = ()>,
 ) {
-    let admin =
-        Arc::new(Admin { source, metrics, options: Options::default(), sessions: Sessions::new() });
+    let admin = Arc::new(Admin {
+        operations,
+        metrics,
+        options: Options::default(),
+        sessions: Sessions::new(),
+    });
     let router =
-        routes::<S>().fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(admin);
+        routes().fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(admin);
     port::serve(listener, router, shutdown).await;
 }
 
 /// The routes that both addresses serve.
-pub(super) fn routes<S: Source>() -> Router<Arc<Admin<S>>> {
+pub(super) fn routes() -> Router<Arc<Admin>> {
     Router::new()
-        .route("/livez", get(livez::<S>))
-        .route("/readyz", get(readyz::<S>))
-        .route("/startupz", get(startupz::<S>))
-        .route("/metrics", get(metrics_text::<S>))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/startupz", get(startupz))
+        .route("/metrics", get(metrics_text))
         .route("/version", get(version))
 }
 
-async fn readyz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    let readiness = admin.source.readiness();
-    let ok = readiness.started && readiness.ready;
+async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
+    let readiness = admin.operations.readiness();
+    let ok = readiness.ready;
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json_answer(status, &json!({ "ready": ok, "degraded": readiness.degraded }))
 }
 
-async fn livez<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    match admin.source.readiness().restart_reason {
+async fn livez(State(admin): State<Arc<Admin>>) -> Response {
+    match admin.operations.readiness().restart_reason {
         None => text_answer(StatusCode::OK, "ok\n"),
         Some(why) => text_answer(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 
-async fn startupz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    if admin.source.readiness().started {
-        text_answer(StatusCode::OK, "started\n")
-    } else {
-        text_answer(StatusCode::SERVICE_UNAVAILABLE, "starting\n")
-    }
+/// The admin port opens once recovery is done and every listener is open.
+async fn startupz() -> Response {
+    text_answer(StatusCode::OK, "started\n")
 }
 
-async fn metrics_text<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    admin.metrics.set_ready(admin.source.readiness().ready);
+async fn metrics_text(State(admin): State<Arc<Admin>>) -> Response {
+    admin.metrics.set_ready(admin.operations.readiness().ready);
     // While the engine does not answer, its gauges keep their last values; the rest stays correct.
-    if let Ok(gauges) = admin.source.gauges().await {
+    if let Ok(gauges) = admin.operations.gauges().await {
         admin.metrics.set_groups(&gauges);
     }
     match admin.metrics.render() {

@@ -3,6 +3,7 @@
 use super::access::operator_tokens::{OperatorTokens, Sessions};
 use super::payload::mask::Mask;
 use crate::observe::Metrics;
+use crate::operations::Operations;
 
 /// The configuration of the admin port.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +20,8 @@ pub struct Options {
     pub hosts: Vec<String>,
 }
 
-pub(super) struct Admin<S> {
-    pub(super) source: S,
+pub(super) struct Admin {
+    pub(super) operations: Operations,
     pub(super) metrics: Metrics,
     pub(super) options: Options,
     pub(super) sessions: Sessions,

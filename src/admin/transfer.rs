@@ -7,17 +7,14 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
 use super::operator_actions::{NOTE_BYTES_MAX, long_note};
 use super::page::{ListParameters, ListQuery};
-use super::payload::portable::Portable;
-use super::source::Source;
 use super::state::Admin;
 use crate::engine::Operator;
+use crate::operations::{ImportReport, ImportedEntry, LetterImport};
 
 /// Largest body of an import: the largest record that a frame may hold, in base64, and its
 /// metadata.
@@ -29,39 +26,19 @@ const SOURCE_BYTES_MAX: usize = 64;
 
 type MoveResult = Result<Response, Refusal>;
 
-/// Entries to import.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ImportBody {
-    /// The cluster id of the sidecar they come from.
-    source: String,
-    entries: Vec<Portable>,
-    /// The reason for the audit log.
-    note: Option<String>,
-}
-
 /// Exports dead letters of one group, with their bytes. Changes nothing.
-pub(super) async fn export_letters<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn export_letters(
+    State(admin): State<Arc<Admin>>,
     asked: ListParameters,
 ) -> MoveResult {
     let (group, query) = export_query(&admin, asked)?;
     let (of, after, limit) = (&query.selector, query.number()?, query.limit);
-    let piece = admin.source.portable_letters(&group, of, after, limit).await?;
-    let answer = json!({
-        "source": admin.source.cluster_id(),
-        "items": piece.letters,
-        "unreadable": piece.unreadable,
-        "next": piece.next.map(|next| next.to_string()),
-    });
-    Ok(json_answer(StatusCode::OK, &answer))
+    let piece = admin.operations.portable_letters(&group, of, after, limit).await?;
+    Ok(json_answer(StatusCode::OK, &piece))
 }
 
 /// The group and the query of an export; refused where payloads are hidden.
-fn export_query<S>(
-    admin: &Admin<S>,
-    asked: ListParameters,
-) -> Result<(String, ListQuery), Refusal> {
+fn export_query(admin: &Admin, asked: ListParameters) -> Result<(String, ListQuery), Refusal> {
     let query = ListQuery::of(asked)?;
     let group = query.selector.group.clone().ok_or_else(|| Refusal::bad("group is missing"))?;
     if !admin.options.show_payloads {
@@ -82,19 +59,19 @@ fn export_query<S>(
 }
 
 /// Imports dead letters of another sidecar.
-pub(super) async fn import_letters<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(super) async fn import_letters(
+    State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<ImportBody>, JsonRejection>,
+    asked: Result<Json<LetterImport>, JsonRejection>,
 ) -> MoveResult {
-    let Json(ImportBody { source, entries, note }) = asked.map_err(|error| unreadable(&error))?;
+    let Json(LetterImport { source, entries, note }) = asked.map_err(|error| unreadable(&error))?;
     if entries.len() > ENTRIES_MAX {
         return Err(Refusal::bad(format!("at most {ENTRIES_MAX} entries in one request")));
     }
     if source.is_empty() || source.len() > SOURCE_BYTES_MAX {
         return Err(Refusal::bad("source is the cluster id of the sidecar they come from"));
     }
-    let here = admin.source.cluster_id();
+    let here = admin.operations.cluster_id();
     if source == here {
         return Err(Refusal::new(
             StatusCode::CONFLICT,
@@ -110,16 +87,11 @@ pub(super) async fn import_letters<S: Source>(
     let Caller { name, peer } = caller;
     let by = Operator { name, peer, note };
     let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
-    let brought = admin.source.import(source, entries, by).await?;
-    let line = |(id, brought)| {
-        let mut line = json!(brought);
-        if let Value::Object(fields) = &mut line {
-            fields.insert("id".to_owned(), json!(id));
-        }
-        line
-    };
-    let outcomes: Vec<Value> = ids.into_iter().zip(brought).map(line).collect();
-    Ok(json_answer(StatusCode::OK, &json!({ "target": here, "outcomes": outcomes })))
+    let brought = admin.operations.import(source, entries, by).await?;
+    let outcomes = ids.into_iter().zip(brought);
+    let outcomes = outcomes.map(|(id, outcome)| ImportedEntry { id, outcome }).collect();
+    let report = ImportReport { target: here.to_owned(), outcomes };
+    Ok(json_answer(StatusCode::OK, &report))
 }
 
 fn unreadable(rejection: &JsonRejection) -> Refusal {

@@ -1,5 +1,8 @@
-//! The fingerprint of an application's error: digits, hexadecimal numbers and quoted texts are
-//! masked. A status code tells errors apart, and stays.
+//! Records that look alike: the same topic, cause, masked error, key pattern and size class. In an
+//! error, digits, hexadecimal numbers and quoted texts are masked. A status code stays, because it
+//! tells errors apart.
+
+use serde::{Deserialize, Serialize};
 
 /// Most characters of a masked reason.
 const REASON_CHARS: usize = 120;
@@ -68,6 +71,76 @@ fn without_ordinal(word: &str) -> String {
         }
         _ => word.to_owned(),
     }
+}
+
+/// The parts that records which look alike have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FingerprintKey {
+    /// The topic of their origins; empty without one.
+    pub topic: String,
+    pub cause: String,
+    /// The masked reason; absent where payloads are hidden.
+    #[serde(rename = "fingerprint")]
+    pub error: Option<String>,
+    /// The pattern of their keys; absent where payloads are hidden.
+    pub key_shape: Option<String>,
+    /// The size class of their records.
+    pub size: String,
+}
+
+/// Dead letters that look alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    #[serde(flatten)]
+    pub key: FingerprintKey,
+    pub letters: u64,
+    /// The latest of them: an offset in the dead-letter topic. Absent until the log has it.
+    pub example: Option<i64>,
+    /// Times at which the first and the last died, Unix ms.
+    pub first_ms: i64,
+    pub last_ms: i64,
+    /// Letters by the hour of their death, the present hour last.
+    pub hours: Vec<u32>,
+}
+
+/// Fingerprints of a group, those with most letters first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FingerprintList {
+    pub items: Vec<Fingerprint>,
+    /// Letters of fingerprints that are not listed.
+    pub rest: u64,
+}
+
+/// Retries that wait and look alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryFingerprint {
+    #[serde(flatten)]
+    pub key: FingerprintKey,
+    pub retries: u64,
+    /// The id of the one that is due last.
+    pub example: u64,
+    /// Times of the earliest and the latest last failure, Unix ms; absent before the first failure.
+    pub first_ms: Option<i64>,
+    pub last_ms: Option<i64>,
+    /// Retries by the hour of their last failure, the present hour last.
+    pub hours: Vec<u32>,
+}
+
+/// Waiting retries that the count of a group reads.
+pub const COUNTED_MAX: usize = 1_000_000;
+
+/// Fingerprints of the retries of a group that wait, those with most retries first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryFingerprintList {
+    pub items: Vec<RetryFingerprint>,
+    /// Retries of fingerprints that are not listed.
+    pub rest: u64,
+    /// Only the first [`COUNTED_MAX`] retries were counted.
+    #[serde(rename = "cut")]
+    pub is_cut: bool,
+    /// The first count of the group still runs, so the list is empty.
+    #[serde(rename = "counting")]
+    pub is_counting: bool,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use memchr::memmem;
-use serde::de::{Deserializer, Error as _};
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -66,9 +66,10 @@ pub struct Selector {
 }
 
 /// The state of a failed record, as people see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordStage {
+    #[default]
     Waiting,
     Due,
     Unread,
@@ -186,33 +187,35 @@ impl Selector {
         fields.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
     }
 
-    /// Reads the conditions among fields of a body. Returns the other fields.
-    pub fn of_fields(
-        mut fields: Map<String, Value>,
-    ) -> Result<(Self, Map<String, Value>), serde_json::Error> {
-        let Value::Object(known) = serde_json::to_value(Self::default())? else {
-            return Ok((Self::default(), fields));
-        };
-        let own = known.keys().filter_map(|name| Some((name.clone(), fields.remove(name)?)));
-        let own: Map<String, Value> = own.collect();
-        for (name, value) in &own {
-            let alone = Map::from_iter([(name.clone(), value.clone())]);
-            serde_json::from_value::<Self>(Value::Object(alone))
-                .map_err(|error| serde_json::Error::custom(format!("{name}: {error}")))?;
-        }
-        Ok((serde_json::from_value(Value::Object(own))?, fields))
-    }
-
-    /// [`Self::of_fields`] for parameters or fields of a form, where an empty one is left out.
+    /// Reads the conditions among parameters or fields of a form, where an empty one is left out.
+    /// Returns the others.
     pub fn of_pairs(
         pairs: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(Self, BTreeMap<String, String>), serde_json::Error> {
         let given = pairs.into_iter().filter(|(_, text)| !text.trim().is_empty());
         let given = given.map(|(name, text)| (name, Value::String(text)));
-        let (selector, rest) = Self::of_fields(given.collect())?;
+        let mut rest = given.collect();
+        let selector = fields_of(&mut rest)?;
         let text = |(name, value): (String, Value)| Some((name, value.as_str()?.to_owned()));
         Ok((selector, rest.into_iter().filter_map(text).collect()))
     }
+}
+
+/// Reads the fields of a type from those of a body, and leaves the others.
+pub fn fields_of<T: Default + Serialize + DeserializeOwned>(
+    fields: &mut Map<String, Value>,
+) -> Result<T, serde_json::Error> {
+    let Value::Object(known) = serde_json::to_value(T::default())? else {
+        return Ok(T::default());
+    };
+    let own = known.keys().filter_map(|name| Some((name.clone(), fields.remove(name)?)));
+    let own: Map<String, Value> = own.collect();
+    for (name, value) in &own {
+        let alone = Map::from_iter([(name.clone(), value.clone())]);
+        serde_json::from_value::<T>(Value::Object(alone))
+            .map_err(|error| serde_json::Error::custom(format!("{name}: {error}")))?;
+    }
+    serde_json::from_value(Value::Object(own))
 }
 
 /// The conditions in words.

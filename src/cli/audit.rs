@@ -5,21 +5,9 @@ use std::io::Write;
 use clap::Args;
 
 use super::exit::CommandFailure;
-use super::output::show::{Column, field, time};
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, Listing};
-use crate::api::Selector;
-
-const COLUMNS: [Column; 8] = [
-    ("AT", |v| time(v, "at_ms")),
-    ("NAME", |v| field(v, "name")),
-    ("PEER", |v| field(v, "peer")),
-    ("ACTION", |v| field(v, "action")),
-    ("GROUP", |v| field(v, "group")),
-    ("CHANGED", |v| field(v, "changed")),
-    ("LEFT", |v| field(v, "left")),
-    ("NOTE", |v| field(v, "note")),
-];
+use crate::api::{AuditView, Selector};
 
 #[derive(Debug, Args)]
 pub(super) struct AuditArgs {
@@ -44,10 +32,9 @@ impl AuditArgs {
             path: "/api/v1/audit",
             query: of.pairs(),
             limit: Some(self.limit),
-            columns: &COLUMNS,
             order: "at",
             total: None,
         };
-        self.listing.show((out, screen), &list)
+        self.listing.show::<AuditView>((out, screen), &list)
     }
 }

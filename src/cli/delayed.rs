@@ -3,21 +3,13 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::output::show::{Column, field, time};
+use super::output::show::json;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
-use super::sidecars::pages::{List, Listing, Total};
-use crate::api::Selector;
-
-const COLUMNS: [Column; 4] = [
-    ("ID", |v| field(v, "id")),
-    ("DUE", |v| time(v, "due_ms")),
-    ("KEY", |v| field(v, "key")),
-    ("BYTES", |v| field(v, "value_bytes")),
-];
+use super::sidecars::pages::{List, ListCount, Listing, Total};
+use crate::api::{CancelReport, CancelRequest, DelayedView, Selector};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DelayedCommand {
@@ -60,18 +52,17 @@ pub(super) fn run(
                 path: "/api/v1/delayed",
                 query: of.pairs(),
                 limit: Some(*limit),
-                columns: &COLUMNS,
                 order: "due",
-                total: topic.is_none().then(|| Total::of_group(None, "delayed")),
+                total: topic.is_none().then(|| Total::of_all(ListCount::Delayed)),
             };
-            listing.show((out, screen), &list)
+            listing.show::<DelayedView>((out, screen), &list)
         }
         DelayedCommand::Cancel(CancelArgs { ids, at }) => {
-            let answer = at.post("/api/v1/delayed/cancel", &json!({ "ids": ids }))?;
-            writeln!(out, "{answer}")?;
-            let cancelled = answer.get("cancelled").and_then(serde_json::Value::as_u64);
-            complain(&format!("{} of {} cancelled", cancelled.unwrap_or(0), ids.len()));
-            if cancelled == Some(0) {
+            let request = CancelRequest { ids: ids.clone() };
+            let answer: CancelReport = at.post("/api/v1/delayed/cancel", &request)?;
+            writeln!(out, "{}", json(&answer, false)?)?;
+            complain(&format!("{} of {} cancelled", answer.cancelled, ids.len()));
+            if answer.cancelled == 0 {
                 return Err(CommandFailure::new(Exit::NothingMatched, "none of them waits"));
             }
             Ok(())

@@ -4,31 +4,18 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
 use super::exit::CommandFailure;
 use super::operate::{ActionArgs, Verb};
-use super::output::show::{Column, Conditions, Filter, ReadArgs, cell, field, moment, text, time};
+use super::output::show::{Conditions, Filter, ReadArgs, known, moment};
 use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
-use super::sidecars::pages::{List, Listing};
+use super::sidecars::pages::{List, ListCount, ListItem, Listing};
 use super::transfer::ExportQuery;
 use super::transfer::import::{self, ImportArgs};
-use crate::admin::percent_encoded;
-use crate::api::Selector;
-
-const COLUMNS: [Column; 8] = [
-    ("GROUP", |v| field(v, "group")),
-    ("OFFSET", |v| field(v, "offset")),
-    ("ORIGIN", |v| field(v, "origin")),
-    ("FAILURES", |v| field(v, "reconsume_times")),
-    ("CAUSE", |v| field(v, "cause")),
-    ("AT", |v| time(v, "at_ms")),
-    ("KEY", |v| field(v, "key")),
-    ("ERROR", |v| field(v, "error")),
-];
+use crate::api::{Fingerprint, LetterView, RecordContent, Selector, ShownBytes, percent_encoded};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DlqCommand {
@@ -72,7 +59,7 @@ EXAMPLES:
 A job of --all goes on when the command is interrupted: see reprise job list.";
 
 const REDRIVE: Verb =
-    Verb { path: "/api/v1/dead-letters/redrive", names: "offsets", done: "sent back" };
+    Verb { path: "/api/v1/dead-letters/redrive", done: "sent back", is_on_letters: true };
 
 const DISCARD: Verb = Verb { path: "/api/v1/dead-letters/discard", done: "discarded", ..REDRIVE };
 
@@ -122,34 +109,17 @@ impl ExportLettersArgs {
     }
 }
 
-const KINDS: [Column; 9] = kinds(("LETTERS", |v| field(v, "letters")));
-
-/// The columns of fingerprints behind their count.
-pub(super) const fn kinds(count: Column) -> [Column; 9] {
-    [
-        count,
-        ("TOPIC", |v| field(v, "topic")),
-        ("CAUSE", |v| field(v, "cause")),
-        ("KEY", |v| field(v, "key_shape")),
-        ("SIZE", |v| field(v, "size")),
-        ("FIRST", |v| time(v, "first_ms")),
-        ("LAST", |v| time(v, "last_ms")),
-        ("EXAMPLE", |v| field(v, "example")),
-        ("FINGERPRINT", |v| field(v, "fingerprint")),
-    ]
-}
-
 impl GroupByArgs {
     /// Lists the fingerprints at a path; `order` as in `--sort`.
-    pub(super) fn run(
+    pub(super) fn run<T: ListItem>(
         &self,
-        (path, columns, order): (&str, &[Column], &str),
+        (path, order): (&str, &str),
         screen: &TerminalScreen,
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
         let query = Selector::of_group(&self.group).pairs();
-        let list = List { path, query, limit: None, columns, order, total: None };
-        self.listing.show((out, screen), &list)
+        let list = List { path, query, limit: None, order, total: None };
+        self.listing.show::<T>((out, screen), &list)
     }
 }
 
@@ -164,11 +134,10 @@ pub(super) fn run(
                 path: "/api/v1/dead-letters",
                 query: filter.query(),
                 limit: Some(filter.limit),
-                columns: &COLUMNS,
                 order: "group",
-                total: filter.total("dead_letters"),
+                total: filter.total(ListCount::DeadLetters),
             };
-            listing.show((out, screen), &list)
+            listing.show::<LetterView>((out, screen), &list)
         }
         DlqCommand::Show(DlqShowArgs { group, offset, reading }) => {
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));
@@ -176,45 +145,46 @@ pub(super) fn run(
         }
         DlqCommand::GroupBy(args) => {
             let path = "/api/v1/dead-letters/fingerprints";
-            args.run((path, &KINDS, "-letters"), screen, out)
+            args.run::<Fingerprint>((path, "-letters"), screen, out)
         }
         DlqCommand::Export(args) => args.run(out),
         DlqCommand::Import(args) => import::run(args),
         DlqCommand::Redrive(args) => args.run(REDRIVE, out),
-        DlqCommand::Discard(args) => args.run("discard", DISCARD, Vec::new(), out),
-        DlqCommand::Restore(args) => args.run(RESTORE, &[], out),
+        DlqCommand::Discard(args) => args.discard(DISCARD, out),
+        DlqCommand::Restore(args) => args.run(RESTORE, None, out),
     }
 }
 
-fn lines(letter: &Value, screen: &TerminalScreen) -> Vec<String> {
+fn lines(letter: &LetterView, screen: &TerminalScreen) -> Vec<String> {
+    let moment = |at_ms| moment(screen, at_ms);
     let mut out = vec![
-        format!("group         {}", defused(&cell(letter, "group"))),
-        format!("offset        {}", cell(letter, "offset")),
-        format!("origin        {}", defused(&cell(letter, "origin"))),
-        format!("state         {}", screen.state(&cell(letter, "state"))),
-        format!("restore until {}", moment(screen, letter, "restorable_until_ms")),
-        format!("failures      {}", cell(letter, "reconsume_times")),
-        format!("redrives      {}", cell(letter, "redrives")),
-        format!("cause         {}", cell(letter, "cause")),
-        format!("error         {}", defused(&cell(letter, "error"))),
-        format!("first failed  {}", moment(screen, letter, "first_failed_ms")),
-        format!("dead since    {}", moment(screen, letter, "at_ms")),
-        format!("produced      {}", moment(screen, letter, "timestamp_ms")),
-        format!("key           {}", visible(letter.get("key"))),
+        format!("group         {}", defused(&letter.group)),
+        format!("offset        {}", letter.offset),
+        format!("origin        {}", known(letter.origin.as_ref())),
+        format!("state         {}", screen.state(letter.state.as_str())),
+        format!("restore until {}", moment(letter.restorable_until_ms)),
+        format!("failures      {}", letter.reconsume_times),
+        format!("redrives      {}", letter.redrives),
+        format!("cause         {}", defused(&letter.cause)),
+        format!("error         {}", known(letter.error.as_ref())),
+        format!("first failed  {}", moment(letter.first_failed_ms)),
+        format!("dead since    {}", moment(Some(letter.at_ms))),
+        format!("produced      {}", moment(Some(letter.timestamp_ms))),
+        format!("key           {}", visible(letter.key.as_ref())),
         "headers".to_owned(),
     ];
-    let headers = letter.get("headers").and_then(Value::as_array);
-    for header in headers.into_iter().flatten() {
-        out.push(format!("  {} = {}", defused(&cell(header, "key")), visible(header.get("value"))));
+    let RecordContent { value, headers } = letter.record.clone().unwrap_or_default();
+    for header in headers {
+        out.push(format!("  {} = {}", defused(&header.key), visible(header.value.as_ref())));
     }
     out.push("value".to_owned());
-    out.push(format!("  {}", visible(letter.get("value"))));
+    out.push(format!("  {}", visible(value.as_ref())));
     out
 }
 
-/// A value as text, without control characters that a terminal would obey.
-fn visible(value: Option<&Value>) -> String {
-    let text = text(value.unwrap_or(&Value::Null));
+/// Bytes as text, without control characters that a terminal would obey.
+fn visible(bytes: Option<&ShownBytes>) -> String {
+    let text = bytes.map_or("-".to_owned(), ToString::to_string);
     let keep = |c: char| !c.is_control() || c == '\n' || c == '\t';
     text.chars().map(|c| if keep(c) { c } else { '\u{fffd}' }).collect()
 }

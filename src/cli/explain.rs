@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
-use super::group::items;
-use super::output::show::{cell, text};
 use super::output::table::defused;
+use crate::api::{
+    GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView, SuspectView,
+    SuspectsView,
+};
 use crate::model::utc;
 
 /// A note on the settings that a nack itself may carry.
@@ -16,25 +16,26 @@ const OF_A_FAILURE: &str = "a failure's own x-retry-level, x-retry-delay-ms, x-r
 const IDLE_BREAKER: [&str; 2] = ["off", "closed"];
 
 /// The consumers of a group as lines: first what is unusual now, then its partitions.
-pub(super) fn lines(explained: &Value) -> Vec<String> {
-    let mut out = vec![format!("group         {}", defused(&cell(explained, "group")))];
+pub(super) fn lines(explained: &GroupExplanation) -> Vec<String> {
+    let mut out = vec![format!("group         {}", defused(&explained.group))];
     // A partition without anything unusual takes one line.
+    let partitions = explained.partitions.iter().map(partition);
     let (unusual, usual): (Vec<Vec<String>>, Vec<Vec<String>>) =
-        items(explained, "partitions").map(partition).partition(|lines| lines.len() > 1);
-    let breaker = defused(&cell(explained, "breaker"));
+        partitions.partition(|lines| lines.len() > 1);
+    let breaker = defused(&explained.breaker);
     let before = out.len();
     if !IDLE_BREAKER.contains(&breaker.as_str()) {
         out.push(format!("breaker       {breaker}"));
     }
-    out.extend(items(explained, "suspects").flat_map(suspects));
+    out.extend(explained.suspects.iter().flat_map(suspects));
     out.extend(unusual.into_iter().flatten());
-    out.extend(items(explained, "advice").map(|advice| format!("note: {}", text(advice))));
+    out.extend(explained.advice.iter().map(|advice| format!("note: {}", defused(advice))));
     if out.len() == before {
         out.push("now           nothing is unusual: no record is suspected or cut".to_owned());
     }
-    if explained.get("watched").and_then(Value::as_bool) != Some(true) {
+    if !explained.watched {
         out.push("nothing is inferred: retry.delivery is off or topic".to_owned());
-    } else if items(explained, "partitions").next().is_none() {
+    } else if explained.partitions.is_empty() {
         out.push("no Fetch or commit of it was seen since the start".to_owned());
     }
     out.extend(usual.into_iter().flatten());
@@ -42,35 +43,33 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
 }
 
 /// [`lines`], with the settings in force after them.
-pub(super) fn lines_with_settings(explained: &Value) -> Vec<String> {
+pub(super) fn lines_with_settings(explained: &GroupExplanation) -> Vec<String> {
     let mut out = lines(explained);
     out.push("settings".to_owned());
-    out.extend(items(explained, "rules").map(|rule| {
-        let said = |key: &str| defused(&cell(rule, key));
-        format!("  {:28} {}  ({})", said("key"), said("value"), said("from"))
+    out.extend(explained.rules.iter().map(|RuleView { key, value, from }| {
+        format!("  {:28} {}  ({})", defused(key), defused(value), defused(from))
     }));
     out.push(format!("  {OF_A_FAILURE}"));
     out
 }
 
 /// The lines of a set of suspects.
-fn suspects(set: &Value) -> Vec<String> {
-    let list = |key: &str| items(set, key).map(text).collect::<Vec<String>>().join(" ");
-    let ago = |key: &str| lasted(set.get(key).and_then(Value::as_u64).unwrap_or(0));
-    let records = match cell(set, "records").as_str() {
-        "1" => "1 record".to_owned(),
+fn suspects(set: &SuspectsView) -> Vec<String> {
+    let joined = |texts: &[String]| defused(&texts.join(" "));
+    let records = match set.records {
+        1 => "1 record".to_owned(),
         n => format!("{n} records"),
     };
+    let (since, last) = (lasted(set.since_ms), lasted(set.last_loss_ms));
     let mut out = vec![
-        format!("suspects      {records}: {}", defused(&list("offsets"))),
-        format!("  why         {}", defused(&cell(set, "why"))),
-        format!("  since       {}; last loss {} ago", ago("since_ms"), ago("last_loss_ms")),
+        format!("suspects      {records}: {}", joined(&set.offsets)),
+        format!("  why         {}", defused(&set.why)),
+        format!("  since       {since}; last loss {last} ago"),
     ];
-    let granted = list("granted");
-    if !granted.is_empty() {
-        out.push(format!("  delivered   {} to {}", defused(&granted), defused(&list("members"))));
+    if !set.granted.is_empty() {
+        out.push(format!("  delivered   {} to {}", joined(&set.granted), joined(&set.members)));
     }
-    out.push(format!("  next        {}", defused(&cell(set, "next"))));
+    out.push(format!("  next        {}", defused(&set.next)));
     out
 }
 
@@ -84,111 +83,201 @@ fn lasted(ms: u64) -> String {
 }
 
 /// The history of a record as lines, oldest first.
-pub(super) fn told(told: &Value) -> Vec<String> {
-    let mut out = vec![format!("record        {}", defused(&cell(told, "record")))];
-    for now in items(told, "now") {
-        out.push(format!("group         {}", defused(&cell(now, "group"))));
-        out.extend(items(now, "partitions").flat_map(partition));
+pub(super) fn told(told: &RecordHistory) -> Vec<String> {
+    let mut out = vec![format!("record        {}", defused(&told.record))];
+    for now in &told.now {
+        out.push(format!("group         {}", defused(&now.group)));
+        out.extend(now.partitions.iter().flat_map(partition));
     }
-    let groups: BTreeSet<String> = items(told, "past").map(|past| cell(past, "group")).collect();
-    for past in items(told, "past") {
-        let number = |key: &str| past.get(key).and_then(Value::as_i64);
-        let said = |key: &str| past.get(key).and_then(Value::as_str).map(defused);
-        let mut line = format!(
-            "{:20}  {}",
-            number("at").map_or("…".to_owned(), utc),
-            said("says").unwrap_or_default(),
-        );
-        let group = Some(cell(past, "group")).filter(|_| groups.len() > 1);
-        let notes = [
-            number("until").map(|at| format!("until {}", utc(at))),
-            number("reconsume_times").map(|n| format!("reconsume times {n}")),
-            said("error").map(|reason| format!("reason \"{reason}\"")),
-            said("member").map(|member| format!("by {member}")),
-            said("client").map(|client| format!("client {client}")),
-            group.map(|group| format!("group {}", defused(&group))),
-        ];
-        for note in notes.into_iter().flatten() {
-            line.push_str("; ");
-            line.push_str(&note);
-        }
-        out.push(line);
-    }
+    let groups: BTreeSet<&str> = told.past.iter().map(|past| past.group.as_str()).collect();
+    let is_several = groups.len() > 1;
+    out.extend(told.past.iter().map(|past| event(past, is_several)));
     out
 }
 
-fn partition(partition: &Value) -> Vec<String> {
-    let member = partition.get("member").and_then(Value::as_str);
-    let committed = partition.get("committed").and_then(Value::as_i64);
+fn event(past: &PastView, is_several: bool) -> String {
+    let at = past.at.map_or("…".to_owned(), utc);
+    let mut line = format!("{at:20}  {}", defused(&past.says));
+    let said =
+        |word: &str, text: Option<&String>| text.map(|text| format!("{word} {}", defused(text)));
+    let notes = [
+        past.until.map(|at| format!("until {}", utc(at))),
+        past.reconsume_times.map(|n| format!("reconsume times {n}")),
+        past.error.as_ref().map(|error| format!("error \"{}\"", defused(error))),
+        said("by", past.member.as_ref()),
+        said("client", past.client.as_ref()),
+        said("group", is_several.then_some(&past.group)),
+    ];
+    for note in notes.into_iter().flatten() {
+        line.push_str("; ");
+        line.push_str(&note);
+    }
+    line
+}
+
+fn partition(view: &PartitionView) -> Vec<String> {
+    let member = view.member.as_ref().map(|member| format!("owner {}", defused(member)));
+    let committed = view.committed.map(|offset| format!("committed {offset}"));
     let mut out = vec![format!(
         "{}-{}  {}, {}, delivered up to {}",
-        defused(&cell(partition, "topic")),
-        cell(partition, "partition"),
-        member.map_or("no owner".to_owned(), |member| format!("owner {}", defused(member))),
-        committed.map_or("no commit seen".to_owned(), |offset| format!("committed {offset}")),
-        cell(partition, "handed_out"),
+        defused(&view.topic),
+        view.partition,
+        member.unwrap_or_else(|| "no owner".to_owned()),
+        committed.unwrap_or_else(|| "no commit seen".to_owned()),
+        view.handed_out,
     )];
-    out.extend(items(partition, "suspects").flat_map(suspect));
-    let skipped: Vec<String> = items(partition, "skipped").map(text).collect();
-    if !skipped.is_empty() {
+    out.extend(view.suspects.iter().flat_map(suspect));
+    if !view.skipped.is_empty() {
+        let skipped: Vec<String> = view.skipped.iter().map(ToString::to_string).collect();
         let offsets = skipped.join(" ");
         out.push(format!("  skipped     {offsets}: settled, cut until a commit passes them"));
     }
-    let seek_backs: Vec<String> = items(partition, "seek_backs")
-        .map(|record| {
-            let (offset, times) = (cell(record, "offset"), cell(record, "times"));
-            format!("  went back   to @{offset} {times} times")
-        })
-        .collect();
-    let has_gone_back = !seek_backs.is_empty();
-    out.extend(seek_backs);
-    if let Some(why) = partition.get("unjudged").and_then(Value::as_str).filter(|_| has_gone_back) {
-        out.push(format!("  going back  is no failure here: {why}"));
+    for SeekBackView { offset, times } in &view.seek_backs {
+        out.push(format!("  went back   to @{offset} {times} times"));
+    }
+    if let Some(why) = view.unjudged.as_ref().filter(|_| !view.seek_backs.is_empty()) {
+        out.push(format!("  going back  is no failure here: {}", defused(why)));
     }
     out
 }
 
-fn suspect(suspect: &Value) -> Vec<String> {
+fn suspect(suspect: &SuspectView) -> Vec<String> {
     let mut out = vec![format!(
         "  @{:<10} {} of {} retries; {}",
-        cell(suspect, "offset"),
-        cell(suspect, "reconsume_times"),
-        cell(suspect, "max_reconsume_times"),
-        cell(suspect, "stands"),
+        suspect.offset,
+        suspect.reconsume_times,
+        suspect.max_reconsume_times,
+        defused(&suspect.stands),
     )];
-    for failure in items(suspect, "history") {
-        let at = failure.get(0).and_then(Value::as_i64).unwrap_or(0);
-        let why = failure.get(1).map_or(String::new(), text);
-        out.push(format!("              {} {why}", utc(at)));
-    }
+    let history = suspect.history.iter();
+    out.extend(history.map(|(at, why)| format!("              {} {}", utc(*at), defused(why))));
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    fn partition(topic: &str, skipped: &[i64]) -> PartitionView {
+        PartitionView {
+            topic: topic.into(),
+            member: Some("m-1".into()),
+            committed: Some(50),
+            handed_out: 58,
+            unjudged: Some("on_seek_back is observe".into()),
+            skipped: skipped.into(),
+            ..PartitionView::default()
+        }
+    }
 
     #[test]
     fn a_healthy_group_is_explained_in_one_line_with_partitions() {
-        let partition = |topic: &str, skipped: &[i64]| {
-            json!({
-                "topic": topic, "partition": 0, "member": "m-1", "committed": 50,
-                "handed_out": 58, "unjudged": "on_seek_back is observe", "skipped": skipped,
-            })
+        let mut group = GroupExplanation {
+            group: "shop".into(),
+            watched: true,
+            breaker: "off".into(),
+            partitions: vec![partition("carts", &[]), partition("orders", &[])],
+            ..GroupExplanation::default()
         };
-        let mut group = json!({
-            "group": "shop", "watched": true, "breaker": "off",
-            "partitions": [partition("carts", &[]), partition("orders", &[])],
-        });
         let carts = "carts-0  owner m-1, committed 50, delivered up to 58";
         let orders = carts.replace("carts", "orders");
         let name = "group         shop";
         let healthy = "now           nothing is unusual: no record is suspected or cut";
         assert_eq!(lines(&group), [name, healthy, carts, &orders]);
-        group["partitions"][1] = partition("orders", &[51]);
+        group.partitions[1] = partition("orders", &[51]);
         let cut = "  skipped     51: settled, cut until a commit passes them";
         assert_eq!(lines(&group), [name, &orders, cut, carts], "first what is unusual");
+    }
+
+    #[test]
+    fn suspects_failures_and_settings_are_explained() {
+        let suspect = SuspectView {
+            offset: 57,
+            reconsume_times: 2,
+            max_reconsume_times: 6,
+            stands: "held, served alone in 400 ms".into(),
+            history: vec![(5_000, "crashed".into()), (9_000, "crashed".into())],
+        };
+        let partition = PartitionView {
+            partition: 3,
+            unjudged: Some("no commit of this partition was seen".into()),
+            seek_backs: vec![SeekBackView { offset: 53, times: 2 }],
+            suspects: vec![suspect],
+            ..partition("orders", &[51, 52])
+        };
+        let suspects = SuspectsView {
+            records: 12,
+            offsets: vec!["orders-3@58..69".into()],
+            granted: vec!["orders-3@58..59".into()],
+            members: vec!["m-1".into()],
+            since_ms: 35_400,
+            last_loss_ms: 5_000,
+            why: "outstanding at 3 lost deliveries".into(),
+            next: "in 400 ms the next are delivered".into(),
+            ..SuspectsView::default()
+        };
+        let rule = RuleView {
+            key: "levels".into(),
+            value: "1s 2s".into(),
+            from: "groups[0] (match: shop)".into(),
+        };
+        let group = GroupExplanation {
+            group: "shop".into(),
+            watched: true,
+            breaker: "closed".into(),
+            rules: vec![rule],
+            suspects: vec![suspects],
+            partitions: vec![partition],
+            advice: vec!["2 failed records wait".into()],
+        };
+        let expected = "\
+group         shop
+suspects      12 records: orders-3@58..69
+  why         outstanding at 3 lost deliveries
+  since       35 s; last loss 5000 ms ago
+  delivered   orders-3@58..59 to m-1
+  next        in 400 ms the next are delivered
+orders-3  owner m-1, committed 50, delivered up to 58
+  @57         2 of 6 retries; held, served alone in 400 ms
+              1970-01-01T00:00:05Z crashed
+              1970-01-01T00:00:09Z crashed
+  skipped     51 52: settled, cut until a commit passes them
+  went back   to @53 2 times
+  going back  is no failure here: no commit of this partition was seen
+note: 2 failed records wait";
+        assert_eq!(lines(&group).join("\n"), expected);
+        let settings = "settings\n  levels                       1s 2s  (groups[0] (match: shop))";
+        let of_a_failure = format!("  {OF_A_FAILURE}");
+        let with = lines_with_settings(&group).join("\n");
+        assert_eq!(with, format!("{expected}\n{settings}\n{of_a_failure}"));
+    }
+
+    #[test]
+    fn a_records_history_is_told_in_lines() {
+        let told = told(&RecordHistory {
+            record: "orders-3@57".into(),
+            now: Vec::new(),
+            past: vec![
+                PastView { says: "a commit has passed it".into(), ..PastView::default() },
+                PastView {
+                    at: Some(5_000),
+                    says: "the application says that it failed".into(),
+                    until: Some(9_000),
+                    reconsume_times: Some(1),
+                    error: Some("no \u{1b}stock".into()),
+                    member: Some("m-1".into()),
+                    client: Some("app".into()),
+                    ..PastView::default()
+                },
+            ],
+        });
+        let expected = [
+            "record        orders-3@57",
+            "…                     a commit has passed it",
+            "1970-01-01T00:00:05Z  the application says that it failed; until \
+             1970-01-01T00:00:09Z; reconsume times 1; error \"no \u{fffd}stock\"; by m-1; \
+             client app",
+        ];
+        assert_eq!(told, expected);
     }
 }

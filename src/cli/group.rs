@@ -1,31 +1,18 @@
 //! `group list`, `group describe` and `group explain`.
 
 use std::io::Write;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
 use super::exit::CommandFailure;
 use super::explain;
-use super::output::show::{Column, ReadArgs, cell, field, state, text};
-use super::output::table::{Cell, defused};
+use super::output::show::{ReadArgs, known};
+use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
-use super::sidecars::pages::{List, Listing, Total};
-use crate::admin::percent_encoded;
+use super::sidecars::pages::{List, ListCount, Listing, Total};
+use crate::api::{GroupView, MemberView, OffsetView, percent_encoded};
 use crate::model::duration_text;
-
-const COLUMNS: [Column; 10] = [
-    ("GROUP", |v| field(v, "group")),
-    ("PHASE", |v| state(v, "phase")),
-    ("MEMBERS", members),
-    ("LAG", lag),
-    ("WAITING", |v| field(v, "waiting")),
-    ("DUE", |v| field(v, "due")),
-    ("UNREAD", |v| field(v, "unread")),
-    ("PENDING", |v| field(v, "pending")),
-    ("DEAD", |v| field(v, "dead_letters")),
-    ("BREAKER", |v| field(v, "breaker")),
-];
 
 /// The end of `reprise group list --help`.
 const LIST_EXAMPLES: &str = "\
@@ -87,11 +74,10 @@ pub(super) fn run(
                 path: "/api/v1/groups",
                 query: Vec::new(),
                 limit: Some(*limit),
-                columns: &COLUMNS,
                 order: "group",
-                total: Some(Total::of_group(None, "groups")),
+                total: Some(Total::of_all(ListCount::Groups)),
             };
-            listing.show((out, screen), &list)
+            listing.show::<GroupView>((out, screen), &list)
         }
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
             reading.one(out, &format!("/api/v1/groups/{}", percent_encoded(group)), lines)
@@ -109,147 +95,98 @@ pub(super) fn run(
     }
 }
 
-/// The number of live members, and of silent ones if there are some.
-fn members(group: &Value) -> Cell {
-    let (silent, live): (Vec<&Value>, Vec<&Value>) =
-        items(group, "members").partition(|member| is_silent(member));
-    Cell::Text(match silent.len() {
-        0 => live.len().to_string(),
-        silent => format!("{} (+{silent} silent)", live.len()),
-    })
-}
-
-/// Records between the committed offsets of a group and the known ends of its partitions.
-fn lag(group: &Value) -> Cell {
-    let lags = items(group, "offsets").filter_map(|offset| {
-        let number = |key| offset.get(key).and_then(Value::as_i64);
-        u64::try_from(number("end")?.saturating_sub(number("committed")?)).ok()
-    });
-    let lag = lags.reduce(u64::saturating_add);
-    Cell::Text(lag.map_or("-".to_owned(), |lag| lag.to_string()))
-}
-
-fn is_silent(member: &Value) -> bool {
-    member.get("silent").and_then(Value::as_bool) == Some(true)
-}
-
-fn lines(group: &Value) -> Vec<String> {
-    let policy = group.get("policy").unwrap_or(&Value::Null);
-    let name = defused(&cell(group, "group"));
+fn lines(group: &GroupView) -> Vec<String> {
+    let GroupView { states, policy, .. } = group;
+    let delays: Vec<String> = policy.delays_ms.iter().map(|ms| millis(*ms)).collect();
     let mut out = vec![
-        format!("group         {name}"),
-        format!(
-            "phase         {} ({}){}",
-            cell(group, "phase"),
-            cell(group, "kind"),
-            generation(group)
-        ),
-        format!("retry topic   {}", defused(&cell(group, "retry_topic"))),
+        format!("group         {}", defused(&group.group)),
+        format!("phase         {} ({}){}", group.phase, group.kind, generation(group)),
+        format!("retry topic   {}", defused(&group.retry_topic)),
         format!(
             "dead letters  {} ({} bytes) in {}",
-            cell(group, "dead_letters"),
-            cell(group, "dead_letter_bytes"),
-            defused(&cell(group, "dead_letter_topic"))
+            group.dead_letters,
+            group.dead_letter_bytes,
+            defused(&group.dead_letter_topic)
         ),
         format!(
             "rules         {} retries, delays {}, consume timeout {}",
-            cell(policy, "max_reconsume_times"),
-            delays(policy),
-            millis(policy.get("consume_timeout_ms"))
+            policy.max_reconsume_times,
+            delays.join(" "),
+            millis(policy.consume_timeout_ms)
         ),
-        format!("breaker       {}", defused(&cell(group, "breaker"))),
+        format!("breaker       {}", defused(&group.breaker)),
         format!(
             "retries       {} pending: {} waiting, {} due, {} unread, {} blocked",
-            cell(group, "pending"),
-            cell(group, "waiting"),
-            cell(group, "due"),
-            cell(group, "unread"),
-            cell(group, "blocked")
+            group.pending, states.waiting, states.due, states.unread, states.blocked
         ),
     ];
-    for level in items(group, "levels") {
-        out.push(format!("  level {}: {}", cell(level, "level"), cell(level, "records")));
+    for level in &group.levels {
+        out.push(format!("  level {}: {}", known(level.level.as_ref()), level.records));
     }
-    out.push(heading("members", group));
-    for member in items(group, "members") {
-        let takes = member.get("takes_retries").and_then(Value::as_bool).unwrap_or(false);
-        out.push(format!(
-            "  {} ({}, {}){}{}{}",
-            defused(&cell(member, "member_id")),
-            defused(&cell(member, "client_id")),
-            defused(&cell(member, "host")),
-            if takes { ", takes retries" } else { "" },
-            if is_silent(member) { ", silent" } else { "" },
-            held(member)
-        ));
+    out.push(heading("members", group.members.is_empty()));
+    out.extend(group.members.iter().map(member));
+    out.push(heading("offsets", group.offsets.is_empty()));
+    for OffsetView { topic, partition, committed, end } in &group.offsets {
+        let end = known(end.as_ref());
+        out.push(format!("  {}-{partition} at {committed} of {end}", defused(topic)));
     }
-    out.push(heading("offsets", group));
-    for offset in items(group, "offsets") {
-        out.push(format!(
-            "  {}-{} at {} of {}",
-            defused(&cell(offset, "topic")),
-            cell(offset, "partition"),
-            cell(offset, "committed"),
-            cell(offset, "end")
-        ));
-    }
-    out.extend(items(group, "advice").map(|advice| format!("note: {}", text(advice))));
+    out.extend(group.advice.iter().map(|advice| format!("note: {}", defused(advice))));
     out
 }
 
 /// The generation, unless only a broker of the cluster knows it.
-fn generation(group: &Value) -> String {
-    match group.get("in_cluster").and_then(Value::as_bool) {
-        Some(true) => String::new(),
-        _ => format!(", generation {}", cell(group, "generation")),
-    }
+fn generation(group: &GroupView) -> String {
+    if group.in_cluster { String::new() } else { format!(", generation {}", group.generation) }
 }
 
-/// The assigned partitions of a member.
-fn held(member: &Value) -> String {
-    let held: Vec<String> =
-        items(member, "assignment").map(text).map(|name| defused(&name)).collect();
-    if held.is_empty() { String::new() } else { format!(": {}", held.join(" ")) }
+fn member(member: &MemberView) -> String {
+    let held: Vec<String> = member.assignment.iter().map(|name| defused(name)).collect();
+    format!(
+        "  {} ({}, {}){}{}{}{}",
+        defused(&member.member_id),
+        defused(&member.client_id),
+        defused(&member.host),
+        if member.takes_retries { ", takes retries" } else { "" },
+        if member.silent { ", silent" } else { "" },
+        if held.is_empty() { "" } else { ": " },
+        held.join(" ")
+    )
 }
 
 /// The title of a list, with `none` when the list is empty.
-fn heading(key: &str, group: &Value) -> String {
-    if items(group, key).next().is_none() { format!("{key:<14}none") } else { key.to_owned() }
+fn heading(key: &str, is_empty: bool) -> String {
+    if is_empty { format!("{key:<14}none") } else { key.to_owned() }
 }
 
-pub(super) fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(key).and_then(Value::as_array).into_iter().flatten()
-}
-
-fn delays(policy: &Value) -> String {
-    let delays: Vec<String> = items(policy, "delays_ms").map(|ms| millis(Some(ms))).collect();
-    delays.join(" ")
-}
-
-fn millis(value: Option<&Value>) -> String {
-    let ms = value.and_then(Value::as_u64).unwrap_or(0);
-    duration_text(std::time::Duration::from_millis(ms))
+fn millis(ms: u64) -> String {
+    duration_text(Duration::from_millis(ms))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::api::{Cell, ListRow, PolicyView, StateCounts};
 
     #[test]
     fn a_list_shows_due_retries_once_and_silent_members_apart() {
-        let members = json!([{ "silent": false }, { "silent": true }, { "silent": true }]);
-        let group = json!({
-            "group": "shop", "phase": "InCluster", "members": members, "waiting": 0, "due": 17,
-            "unread": 3, "pending": 20, "dead_letters": 1, "breaker": "closed",
-            "offsets": [{"committed": 10, "end": 20}, {"committed": 5, "end": null}],
-            "policy": { "levels_ms": [1000, 5000, 10000], "delays_ms": [10000] },
-            "in_cluster": true,
-        });
-        let row: Vec<Cell> = COLUMNS.iter().map(|(_, shown)| shown(&group)).collect();
+        let members = [false, true, true];
+        let members = members.map(|silent| MemberView { silent, ..MemberView::default() });
+        let offset = |committed, end| OffsetView { committed, end, ..OffsetView::default() };
+        let group = GroupView {
+            group: "shop".into(),
+            members: members.into(),
+            states: StateCounts { due: 17, unread: 3, ..StateCounts::default() },
+            pending: 20,
+            dead_letters: 1,
+            breaker: "closed".into(),
+            offsets: vec![offset(10, Some(20)), offset(5, None)],
+            policy: PolicyView { delays_ms: vec![10_000], ..PolicyView::default() },
+            in_cluster: true,
+            ..GroupView::default()
+        };
+        let row: Vec<Cell> = GroupView::COLUMNS.iter().map(|(_, cell)| cell(&group)).collect();
         let expected = ["1 (+2 silent)", "10", "0", "17", "3", "20", "1", "closed"];
-        assert_eq!(row[2..], expected.map(|text| Cell::Text(text.to_owned())));
+        assert_eq!(row[2..], expected.map(|text| Cell::Text(Some(text.to_owned()))));
         let shown = lines(&group).join("\n");
         assert!(shown.contains("20 pending: 0 waiting, 17 due"), "{shown}");
         assert!(shown.contains("delays 10s,"), "{shown}");

@@ -3,27 +3,14 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
 
 use super::bulk::{check_end, wait};
 use super::exit::CommandFailure;
-use super::output::show::{Column, ReadArgs, cell, field, moment, state, time};
+use super::output::show::{ReadArgs, moment};
 use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
-use super::sidecars::AdminAt;
 use super::sidecars::pages::{List, Listing};
-use crate::api::Selector;
-
-const COLUMNS: [Column; 8] = [
-    ("JOB", |v| field(v, "id")),
-    ("GROUP", |v| field(v, "group")),
-    ("ACTION", |v| field(v, "action")),
-    ("STATE", |v| state(v, "state")),
-    ("CHANGED", |v| field(v, "changed")),
-    ("FAILED", |v| field(v, "failed")),
-    ("STARTED", |v| time(v, "started_ms")),
-    ("NOTE", |v| field(v, "note")),
-];
+use crate::api::{JobChangeRequest, JobView, PatchView, Selector};
 
 /// The end of `reprise job list --help`.
 const LIST_EXAMPLES: &str = "\
@@ -81,7 +68,7 @@ pub(super) struct ChangeArgs {
     #[arg(long)]
     note: Option<String>,
     #[command(flatten)]
-    at: AdminAt,
+    reading: ReadArgs,
 }
 
 pub(super) fn run(
@@ -105,11 +92,10 @@ impl JobListArgs {
             path: "/api/v1/jobs",
             query: of.pairs(),
             limit: None,
-            columns: &COLUMNS,
             order: "-started",
             total: None,
         };
-        self.listing.show((out, screen), &list)
+        self.listing.show::<JobView>((out, screen), &list)
     }
 }
 
@@ -117,11 +103,11 @@ impl JobShowArgs {
     fn run(&self, screen: &TerminalScreen, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let path = format!("/api/v1/jobs/{}", self.id);
         if !self.follow {
-            return self.reading.one(out, &path, |job| job_lines(job, screen));
+            return self.reading.one(out, &path, |job: &JobView| job_lines(job, screen));
         }
         let sidecar = self.reading.at.single()?;
         let job = wait(sidecar, sidecar.get(&path)?)?;
-        self.reading.write(out, &job, |job| job_lines(job, screen))?;
+        self.reading.write(out, &job, &job_lines(&job, screen))?;
         check_end(&job)
     }
 }
@@ -129,57 +115,47 @@ impl JobShowArgs {
 impl ChangeArgs {
     fn run(&self, verb: &str, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let path = format!("/api/v1/jobs/{}/{verb}", self.id);
-        let job = self.at.post(&path, &json!({ "note": self.note }))?;
-        writeln!(out, "job {} is {}", self.id, cell(&job, "state"))?;
-        Ok(())
+        let request = JobChangeRequest { note: self.note.clone() };
+        let job: JobView = self.reading.at.post(&path, &request)?;
+        let says = format!("job {} is {}", self.id, job.state.as_str());
+        self.reading.write(out, &job, &[says])
     }
 }
 
 /// The lines of a job.
-fn job_lines(job: &Value, screen: &TerminalScreen) -> Vec<String> {
-    let mut out: Vec<String> = ["id", "group", "action"]
-        .map(|key| format!("{key:<14}{}", defused(&cell(job, key))))
-        .into();
-    out.push(format!("{:<14}{}", "state", screen.state(&defused(&cell(job, "state")))));
-    if job.get("awaits_canary").and_then(Value::as_bool) == Some(true) {
-        out.push(format!(
-            "{:<14}the outcomes of its first {} records",
-            "waits for",
-            cell(job, "canary")
-        ));
+fn job_lines(job: &JobView, screen: &TerminalScreen) -> Vec<String> {
+    let line = |key: &str, text: String| format!("{key:<14}{text}");
+    let mut out = vec![
+        line("id", job.id.to_string()),
+        line("group", defused(&job.group)),
+        line("action", defused(&job.action)),
+        line("state", screen.state(job.state.as_str())),
+    ];
+    if job.awaits_canary {
+        let canary = job.canary;
+        out.push(line("waits for", format!("the outcomes of its first {canary} records")));
     }
+    let JobView { acknowledged, failed, pending, rate, canary, stop_percent, .. } = job;
+    let outcomes =
+        format!("{acknowledged} acknowledged, {failed} failed again, {pending} without one yet");
+    let terms = format!("{rate} a second, canary {canary}, stops above {stop_percent} % failures");
     out.extend([
-        format!("{:<14}{}", "changed", cell(job, "changed")),
-        format!("{:<14}{}", "left", cell(job, "left")),
-        format!(
-            "{:<14}{} acknowledged, {} failed again, {} without one yet",
-            "outcomes",
-            cell(job, "acknowledged"),
-            cell(job, "failed"),
-            cell(job, "pending")
-        ),
-        format!("{:<14}{} of {}", "offset", cell(job, "cursor"), cell(job, "end")),
-        format!("{:<14}{}", "started", moment(screen, job, "started_ms")),
-        format!("{:<14}{}", "ended", moment(screen, job, "ended_ms")),
-        format!("{:<14}{}", "by", format!("{} {}", cell(job, "name"), cell(job, "peer")).trim()),
-        format!("{:<14}{}", "note", defused(&cell(job, "note"))),
-        format!(
-            "{:<14}{} a second, canary {}, stops above {} % failures",
-            "terms",
-            cell(job, "rate"),
-            cell(job, "canary"),
-            cell(job, "stop_percent")
-        ),
+        line("changed", job.changed.to_string()),
+        line("left", job.left.to_string()),
+        line("outcomes", outcomes),
+        line("offset", format!("{} of {}", job.cursor, job.end)),
+        line("started", moment(screen, Some(job.started_ms))),
+        line("ended", moment(screen, job.ended_ms)),
+        line("by", defused(format!("{} {}", job.name, job.peer).trim())),
+        line("note", defused(&job.note)),
+        line("terms", terms),
     ]);
-    for part in ["selector", "patch"] {
-        let fields = job.get(part).and_then(Value::as_object).into_iter().flatten();
-        for (name, value) in fields.filter(|(_, value)| !is_empty(value)) {
-            out.push(format!("{part:<14}{name} {}", defused(&value.to_string())));
-        }
-    }
+    let conditions = job.selector.pairs().into_iter();
+    out.extend(conditions.map(|(name, text)| line("selector", defused(&format!("{name} {text}")))));
+    let PatchView { set_headers, remove_headers, merge } = &job.patch;
+    let set = set_headers.iter().map(|header| format!("set header {header}"));
+    let removed = remove_headers.iter().map(|name| format!("remove header {name}"));
+    let merge = merge.iter().map(|merge| format!("merge {merge}"));
+    out.extend(set.chain(removed).chain(merge).map(|text| line("patch", defused(&text))));
     out
-}
-
-fn is_empty(value: &Value) -> bool {
-    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }

@@ -5,27 +5,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
 use super::output::progress_bar::{ProgressBar, number};
-use super::output::show::{Column, Format, field, rows};
+use super::output::show::{Format, LocatedRow, json, rows};
 use super::output::terminal_screen::TerminalScreen;
 use super::serve::ConfigSource;
-use crate::journal::{self, Disk, OpenError, RealDisk};
+use crate::api::{Cell, Column, ListRow};
+use crate::journal::{self, DamagedRange, Disk, OpenError, QuarantinedRange, RealDisk};
 
-const DAMAGE: [Column; 4] = [
-    ("FILE", |v| field(v, "file")),
-    ("OFFSET", |v| field(v, "offset")),
-    ("BYTES", |v| field(v, "bytes")),
-    ("TORN", |v| field(v, "torn")),
-];
-const MOVED: [Column; 4] = [
-    ("FILE", |v| field(v, "file")),
-    ("OFFSET", |v| field(v, "offset")),
-    ("BYTES", |v| field(v, "bytes")),
-    ("INTO", |v| field(v, "into")),
-];
+impl ListRow for DamagedRange {
+    const COLUMNS: &'static [Column<Self>] = &[
+        ("FILE", |v| Cell::Text(Some(v.file.clone()))),
+        ("OFFSET", |v| Cell::Text(Some(v.offset.to_string()))),
+        ("BYTES", |v| Cell::Text(Some(v.len.to_string()))),
+        ("TORN", |v| Cell::Text(Some(v.torn.to_string()))),
+    ];
+}
+
+impl ListRow for QuarantinedRange {
+    const COLUMNS: &'static [Column<Self>] = &[
+        ("FILE", |v| Cell::Text(Some(v.file.clone()))),
+        ("OFFSET", |v| Cell::Text(Some(v.offset.to_string()))),
+        ("BYTES", |v| Cell::Text(Some(v.len.to_string()))),
+        ("INTO", |v| Cell::Text(Some(v.into.clone()))),
+    ];
+}
 
 /// A pipe's screen: file names are not cut.
 const WHOLE: TerminalScreen = TerminalScreen { size: None, now_ms: 0, has_color: false };
@@ -64,23 +69,11 @@ fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
         progress.show(number(at), number(count), &format!("segment {} of {count}", at + 1));
     })?;
     drop(progress);
-    let damage: Vec<Value> = verified
-        .damage
-        .iter()
-        .map(|d| json!({ "file": d.file, "offset": d.offset, "bytes": d.len, "torn": d.torn }))
-        .collect();
-    match args.format {
-        Format::Json => {
-            let whole = json!({
-                "segments": verified.segments,
-                "entries": verified.entries,
-                "bytes": verified.bytes,
-                "damage": damage,
-                "foreign": verified.foreign,
-            });
-            writeln!(out, "{whole:#}")?;
-        }
-        format => rows((out, &WHOLE), format, &damage, &DAMAGE)?,
+    if args.format == Format::Json {
+        writeln!(out, "{}", json(&verified, true)?)?;
+    } else {
+        let damage: Vec<_> = verified.damage.iter().cloned().map(LocatedRow::from).collect();
+        rows((out, &WHOLE), args.format, &damage)?;
     }
     for file in &verified.foreign {
         complain(&format!("{file} is not the journal's and is left alone"));
@@ -99,11 +92,9 @@ fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
 
 fn repair(args: &LogArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
     let disk = args.open()?;
-    let moved: Vec<Value> = journal::repair(disk.as_ref())?
-        .iter()
-        .map(|q| json!({ "file": q.file, "offset": q.offset, "bytes": q.len, "into": q.into }))
-        .collect();
-    rows((out, &WHOLE), args.format, &moved, &MOVED)?;
+    let moved = journal::repair(disk.as_ref())?.into_iter();
+    let moved: Vec<_> = moved.map(LocatedRow::from).collect();
+    rows((out, &WHOLE), args.format, &moved)?;
     complain(match moved.len() {
         0 => "nothing to repair",
         _ => "repaired; the look-up files are rebuilt at the next start",

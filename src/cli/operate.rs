@@ -4,14 +4,14 @@
 use std::io::Write;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::output::progress_bar::ProgressBar;
-use super::output::show::cell;
-use super::output::table::defused;
-use super::sidecars::AdminAt;
-use crate::api::Selector;
+use super::output::progress_bar::{ProgressBar, number};
+use super::output::show::{Format, ReadArgs, json, known};
+use crate::api::{
+    ActionReport, LetterRequest, RedriveTerms, RetryRequest, SelectedRequest, Selector,
+};
 
 /// Records that a dry run shows.
 const SAMPLES: usize = 3;
@@ -46,7 +46,7 @@ pub(super) struct ActionArgs {
     #[arg(long)]
     execute: bool,
     #[command(flatten)]
-    at: AdminAt,
+    reading: ReadArgs,
 }
 
 /// An action of the admin API.
@@ -54,149 +54,181 @@ pub(super) struct ActionArgs {
 pub(super) struct Verb {
     /// The path of the action.
     pub(super) path: &'static str,
-    /// The field of the request that lists the names.
-    pub(super) names: &'static str,
     /// The word for the outcome.
     pub(super) done: &'static str,
+    /// Whether its records are dead letters, or else retries.
+    pub(super) is_on_letters: bool,
 }
 
-/// The counts of an action so far.
-#[derive(Default)]
-struct ActionTally {
-    changed: u64,
-    left: u64,
-    matched: u64,
+/// The body of a request.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ActionBody {
+    Letters(LetterRequest),
+    Retries(RetryRequest),
+}
+
+/// One request of an action.
+#[derive(Clone, Debug, Default)]
+struct ActionPart<'a> {
+    /// Empty: all that the conditions admit.
+    names: &'a [u64],
+    is_dry: bool,
+    after: Option<i64>,
+    note: Option<&'a str>,
+    delay_ms: Option<u64>,
 }
 
 impl Pick {
-    /// The group and the names.
-    pub(super) fn named(&self) -> Result<(String, Vec<u64>), CommandFailure> {
+    /// The conditions with their group, and the names.
+    fn named(&self) -> Result<(Selector, Vec<u64>), CommandFailure> {
         let usage = |says: &str| CommandFailure::new(Exit::Usage, says);
         if !self.all && self.selector.is_narrow() {
             return Err(usage("conditions need --all, in place of names; see --help"));
         }
         let mut names = self.names.clone();
-        match (&self.of, &self.selector.group) {
-            (None, None) => Err(usage("name the group; see --help")),
-            (Some(group), None) | (None, Some(group)) => Ok((group.clone(), names)),
+        let group = match (&self.of, &self.selector.group) {
+            (None, None) => return Err(usage("name the group; see --help")),
+            (Some(group), None) | (None, Some(group)) => group,
             // With --group each positional argument is a name.
             (Some(first), Some(group)) => {
                 let first = first.parse().map_err(|_| usage("name the group once; see --help"))?;
                 names.insert(0, first);
-                Ok((group.clone(), names))
+                group
             }
+        };
+        if self.all != names.is_empty() {
+            return Err(usage("name the records, or say --all; see --help"));
         }
+        Ok((Selector { group: Some(group.clone()), ..self.selector.clone() }, names))
     }
 
-    /// The conditions, as fields of a request.
-    pub(super) fn conditions(&self) -> Result<Vec<(String, Value)>, CommandFailure> {
-        let (group, names) = self.named()?;
-        if !names.is_empty() {
-            let says = "name records, or say --all; see --help";
-            return Err(CommandFailure::new(Exit::Usage, says));
-        }
-        let selector = Selector { group: Some(group), ..self.selector.clone() };
-        Ok(selector.pairs().into_iter().map(|(name, text)| (name, json!(text))).collect())
+    /// The conditions of `--all`.
+    pub(super) fn conditions(&self) -> Result<Selector, CommandFailure> {
+        Ok(self.named()?.0)
     }
 }
 
 impl ActionArgs {
-    /// Runs an action; `terms` are further fields of the request.
+    /// Runs an action; `delay_ms` belongs to a delay.
     pub(super) fn run(
         &self,
         verb: Verb,
-        terms: &[(&str, Value)],
+        delay_ms: Option<u64>,
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
+        let part = ActionPart { note: self.note.as_deref(), delay_ms, ..ActionPart::default() };
         if !self.pick.all {
-            return act(&self.at, verb, (&self.pick, self.note.as_deref()), terms, out);
+            return act(&self.reading, (verb, None), (&self.pick, part), out);
         }
-        let mut fields = self.pick.conditions()?;
-        fields.extend([
-            ("all".to_owned(), json!(true)),
-            ("dry_run".to_owned(), json!(!self.execute)),
-            ("note".to_owned(), json!(self.note)),
-        ]);
-        let (mut tally, mut progress) = (ActionTally::default(), ProgressBar::start());
-        let mut samples = Vec::new();
+        let selector = self.pick.conditions()?;
+        let mut part = ActionPart { is_dry: !self.execute, ..part };
+        let (mut sum, mut progress) = (ActionReport::default(), ProgressBar::start());
         loop {
-            let answer = self.at.post(verb.path, &request(&fields, terms))?;
-            tally.add(&answer, &mut progress);
-            progress.line(&format!("{} {}", tally.changed, verb.done));
-            samples.extend(
-                answer.get("samples").and_then(Value::as_array).cloned().unwrap_or_default(),
-            );
-            let next = answer.get("next").filter(|next| !next.is_null()).cloned();
-            let Some(next) = next else { break };
-            fields.retain(|(name, _)| name != "after");
-            fields.push(("after".to_owned(), next));
+            let body = verb.body(&part);
+            let request = SelectedRequest { selector: &selector, terms: None, request: &body };
+            let answer: ActionReport = self.reading.at.post(verb.path, &request)?;
+            part.after = answer.next;
+            add(&mut sum, answer);
+            progress.line(&format!("{} {}", sum.changed, verb.done));
+            if part.after.is_none() {
+                break;
+            }
         }
         drop(progress);
         if self.execute {
-            return tally.end(verb, out);
+            return end(&self.reading, (verb, &sum), out);
         }
-        writeln!(out, "{} records match", tally.matched)?;
-        for sample in samples.iter().take(SAMPLES) {
-            let text = |key| defused(&cell(sample, key));
-            writeln!(out, "  {}  {}  {}", text("entry"), text("origin"), text("error"))?;
-        }
-        if tally.matched == 0 {
-            return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
-        }
-        complain("a dry run: nothing was changed. Add --execute and --note to act");
-        Ok(())
+        sum.samples.truncate(SAMPLES);
+        let lines = std::iter::once(format!("{} records match", sum.matched));
+        let samples = sum.samples.iter().map(|sample| {
+            let (origin, error) = (known(sample.origin.as_ref()), known(sample.error.as_ref()));
+            format!("  {}  {origin}  {error}", sample.entry)
+        });
+        let lines: Vec<String> = lines.chain(samples).collect();
+        self.reading.write(out, &sum, &lines)?;
+        end_of_dry_run(sum.matched)
     }
 }
 
-/// Acts on named entries of a group; `terms` are further fields of the request.
-pub(super) fn act(
-    at: &AdminAt,
-    verb: Verb,
+/// The end of a dry run that so many records match.
+pub(super) fn end_of_dry_run(matched: u64) -> Result<(), CommandFailure> {
+    if matched == 0 {
+        return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
+    }
+    complain("a dry run: nothing was changed. Add --execute and --note to act");
+    Ok(())
+}
+
+/// Acts on named letters of a group.
+pub(super) fn act_on_letters(
+    reading: &ReadArgs,
+    (verb, terms): (Verb, Option<&RedriveTerms>),
     (pick, note): (&Pick, Option<&str>),
-    terms: &[(&str, Value)],
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
-    let (group, names) = pick.named()?;
-    if names.is_empty() {
-        return Err(CommandFailure::new(Exit::Usage, "name the records, or say --all; see --help"));
-    }
-    let (mut tally, mut done) = (ActionTally::default(), 0);
+    act(reading, (verb, terms), (pick, ActionPart { note, ..ActionPart::default() }), out)
+}
+
+/// Acts on named entries of a group.
+fn act(
+    reading: &ReadArgs,
+    (verb, terms): (Verb, Option<&RedriveTerms>),
+    (pick, part): (&Pick, ActionPart<'_>),
+    out: &mut dyn Write,
+) -> Result<(), CommandFailure> {
+    let (selector, all) = pick.named()?;
+    let (mut sum, mut done) = (ActionReport::default(), 0);
     let mut progress = ProgressBar::start();
-    for some in names.chunks(REQUEST_MAX) {
-        progress.show(done, u64::try_from(names.len()).unwrap_or(0), verb.done);
-        done += u64::try_from(some.len()).unwrap_or(0);
-        let fields = [("group", json!(group)), ("note", json!(note)), (verb.names, json!(some))];
-        let fields = fields.map(|(name, value)| (name.to_owned(), value));
-        tally.add(&at.post(verb.path, &request(&fields, terms))?, &mut progress);
+    for names in all.chunks(REQUEST_MAX) {
+        progress.show(number(done), number(all.len()), verb.done);
+        done += names.len();
+        let body = verb.body(&ActionPart { names, ..part.clone() });
+        let request = SelectedRequest { selector: &selector, terms, request: &body };
+        add(&mut sum, reading.at.post(verb.path, &request)?);
     }
     drop(progress);
-    tally.end(verb, out)
+    end(reading, (verb, &sum), out)
 }
 
-pub(super) fn request(fields: &[(String, Value)], terms: &[(&str, Value)]) -> Value {
-    let terms = terms.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-    Value::Object(fields.iter().cloned().chain(terms).collect())
+impl Verb {
+    fn body(self, part: &ActionPart<'_>) -> ActionBody {
+        let all = part.names.is_empty();
+        let (dry_run, after, note) = (part.is_dry, part.after, part.note.map(str::to_owned));
+        if self.is_on_letters {
+            // An offset beyond the range names no letter.
+            let offset = |name: &u64| i64::try_from(*name).unwrap_or(i64::MAX);
+            let offsets = part.names.iter().map(offset).collect();
+            let request = LetterRequest { offsets, all, dry_run, after, set_value: None, note };
+            return ActionBody::Letters(request);
+        }
+        let (ids, delay_ms) = (part.names.to_vec(), part.delay_ms);
+        let request = RetryRequest { ids, all, dry_run, after, delay_ms, until_ms: None, note };
+        ActionBody::Retries(request)
+    }
 }
 
-impl ActionTally {
-    /// Adds the answer to a request; tells which entries stay.
-    fn add(&mut self, answer: &Value, progress: &mut ProgressBar) {
-        let count = |key| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
-        self.changed += count("changed");
-        self.matched += count("matched");
-        let kept = answer.get("left").and_then(Value::as_array);
-        for entry in kept.into_iter().flatten() {
-            self.left += 1;
-            progress.wipe();
-            complain(&format!("{}: {}", cell(entry, "entry"), cell(entry, "why")));
-        }
-    }
+fn add(sum: &mut ActionReport, part: ActionReport) {
+    sum.changed += part.changed;
+    sum.matched += part.matched;
+    sum.left.extend(part.left);
+    sum.samples.extend(part.samples);
+}
 
-    fn end(&self, verb: Verb, out: &mut dyn Write) -> Result<(), CommandFailure> {
-        writeln!(out, "{} {}, {} left as they were", self.changed, verb.done, self.left)?;
-        if self.changed == 0 {
-            return Err(CommandFailure::new(Exit::NothingMatched, "no record was changed"));
-        }
-        Ok(())
+/// Tells what changed, and which entries stay.
+fn end(
+    reading: &ReadArgs,
+    (verb, sum): (Verb, &ActionReport),
+    out: &mut dyn Write,
+) -> Result<(), CommandFailure> {
+    if reading.format == Format::Table {
+        sum.left.iter().for_each(|left| complain(&format!("{}: {}", left.entry, left.why)));
+        writeln!(out, "{} {}, {} left as they were", sum.changed, verb.done, sum.left.len())?;
+    } else {
+        writeln!(out, "{}", json(sum, reading.format == Format::Json)?)?;
     }
+    if sum.changed == 0 {
+        return Err(CommandFailure::new(Exit::NothingMatched, "no record was changed"));
+    }
+    Ok(())
 }

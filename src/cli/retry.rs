@@ -3,32 +3,16 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
 
-use super::dlq::{GroupByArgs, kinds};
+use super::dlq::GroupByArgs;
 use super::exit::{CommandFailure, Exit};
 use super::explain;
 use super::operate::{ActionArgs, Verb};
-use super::output::show::{Column, Filter, ReadArgs, cell, field, state, time};
-use super::output::table::Cell;
+use super::output::show::{Filter, ReadArgs};
 use super::output::terminal_screen::TerminalScreen;
-use super::sidecars::pages::{List, Listing};
-use crate::admin::percent_encoded;
+use super::sidecars::pages::{List, ListCount, Listing};
+use crate::api::{RetryFingerprint, RetryView, percent_encoded};
 use crate::model::{ms, parse_duration};
-
-const COLUMNS: [Column; 9] = [
-    ("GROUP", |v| field(v, "group")),
-    ("ID", |v| field(v, "id")),
-    ("ORIGIN", |v| field(v, "origin")),
-    ("STATE", |v| state(v, "state")),
-    ("FAILURES", failures),
-    ("LEVEL", |v| field(v, "level")),
-    ("DUE", |v| time(v, "due_ms")),
-    ("CAUSE", |v| field(v, "cause")),
-    ("ERROR", |v| field(v, if v["refusal"].is_string() { "refusal" } else { "error" })),
-];
-
-const KINDS: [Column; 9] = kinds(("RETRIES", |v| field(v, "retries")));
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RetryCommand {
@@ -55,7 +39,7 @@ EXAMPLES:
   reprise retry list --watch
   reprise retry list --admin pod-0:9664,pod-1:9664";
 
-const NOW: Verb = Verb { path: "/api/v1/retries/now", names: "ids", done: "due now" };
+const NOW: Verb = Verb { path: "/api/v1/retries/now", done: "due now", is_on_letters: false };
 
 const DELAY: Verb = Verb { path: "/api/v1/retries/delay", done: "delayed", ..NOW };
 
@@ -75,7 +59,7 @@ impl DelayArgs {
         let delay = parse_duration(&self.r#for)
             .map_err(|why| CommandFailure::new(Exit::Usage, format!("--for: {why}")))?;
         let delay_ms = ms(delay);
-        self.action.run(DELAY, &[("delay_ms", json!(delay_ms))], out)
+        self.action.run(DELAY, Some(delay_ms), out)
     }
 }
 
@@ -109,12 +93,6 @@ impl RetryShowArgs {
     }
 }
 
-/// Failures so far, and the limit.
-fn failures(entry: &Value) -> Cell {
-    let (count, limit) = (cell(entry, "reconsume_times"), cell(entry, "max_reconsume_times"));
-    Cell::Text(format!("{count}/{limit}"))
-}
-
 pub(super) fn run(
     command: &RetryCommand,
     screen: &TerminalScreen,
@@ -124,20 +102,19 @@ pub(super) fn run(
         RetryCommand::List(args) => args,
         RetryCommand::GroupBy(args) => {
             let path = "/api/v1/retries/fingerprints";
-            return args.run((path, &KINDS, "-retries"), screen, out);
+            return args.run::<RetryFingerprint>((path, "-retries"), screen, out);
         }
         RetryCommand::Show(args) => return args.run(out),
-        RetryCommand::Now(args) => return args.run(NOW, &[], out),
+        RetryCommand::Now(args) => return args.run(NOW, None, out),
         RetryCommand::Delay(args) => return args.run(out),
-        RetryCommand::Kill(args) => return args.run(KILL, &[], out),
+        RetryCommand::Kill(args) => return args.run(KILL, None, out),
     };
     let list = List {
         path: "/api/v1/retries",
         query: filter.query(),
         limit: Some(filter.limit),
-        columns: &COLUMNS,
         order: "group",
-        total: filter.total("pending"),
+        total: filter.total(ListCount::Pending),
     };
-    listing.show((out, screen), &list)
+    listing.show::<RetryView>((out, screen), &list)
 }

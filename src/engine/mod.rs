@@ -55,7 +55,7 @@ pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::Engine;
 pub use job::{
-    Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, PatchError, RecordPatch,
+    Job, JobAction, JobChange, JobError, JobStep, JobTerms, PatchError, RecordPatch,
     RedriveOutcomes, SendTarget, WATCHED_MAX,
 };
 pub use letters::dead_letter::{DeadLetter, Letters};

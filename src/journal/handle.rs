@@ -9,8 +9,8 @@ use super::writer::append::Terms;
 use super::{
     AppendError, AppendResult, Bounds, Disk, Durability, EntryKind, EntryReadError, EntryRef,
     HousekeepingFailure, HousekeepingReport, JournalEntry, JournalError, JournalOptions, NewEntry,
-    OpenError, Poisoned, ReadSize, Recovery, Stats, StreamId, StreamRead, Tables, TablesError,
-    Writer, recover,
+    OpenError, Poisoned, ReadSize, Recovery, Shortage, Stats, StreamId, StreamRead, Tables,
+    TablesError, Writer, recover,
 };
 
 /// Released bytes, as a share of a segment, that make a checkpoint due: dead space is then found
@@ -287,6 +287,17 @@ impl Journal {
             tables.begin_anew()?;
         }
         tables.lean_on(self.core.tables.born())
+    }
+
+    /// The free space that new records lack; `None`: the disk has room, whether or not records are
+    /// refused for another reason.
+    pub fn shortage(&self) -> Option<Shortage> {
+        if let Err(AppendError::DiskFull { free_bytes, needed_bytes }) = self.admits() {
+            return Some(Shortage { needed_bytes, free_bytes });
+        }
+        let stats = self.stats();
+        let waiting = Shortage { needed_bytes: stats.queued_bytes, free_bytes: stats.disk_free };
+        stats.disk_full.then_some(waiting)
     }
 
     /// Free bytes of the disk, asked now.

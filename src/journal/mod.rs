@@ -54,7 +54,9 @@ pub use segment::entry::{
 };
 pub use tables::{KeyVisitor, Pair, Pairs, Table, TableWrites, Tables};
 pub use time_slice::TimeSlice;
-pub use types::{Bounds, HousekeepingReport, ReadSize, Stats, StepResult, StreamBatch, StreamRead};
+pub use types::{
+    Bounds, HousekeepingReport, ReadSize, Shortage, Stats, StepResult, StreamBatch, StreamRead,
+};
 pub use writer::Writer;
 pub use writer::flush_probe::{FlushReport, NoProbe, Probe};
 

@@ -120,3 +120,11 @@ pub struct HousekeepingReport {
     /// True when the next step already has work.
     pub more: bool,
 }
+
+/// The free space that new records lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    pub needed_bytes: u64,
+    /// Not below the need when a quota or the limit of open files is the cause.
+    pub free_bytes: u64,
+}

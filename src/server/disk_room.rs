@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::journal::{AppendError, Journal};
+use crate::journal::{Journal, Shortage};
 use crate::model::MonoMs;
 use crate::route::Router;
 
@@ -50,7 +50,7 @@ impl DiskRoom {
 pub(super) async fn run(journal: Journal, router: Arc<Router>, data_dir: String) {
     let mut room = DiskRoom::default();
     while journal.poisoned().is_none() {
-        let shortage = shortage(&journal);
+        let shortage = journal.shortage();
         router.metrics.set_degraded("disk_full", shortage.is_some());
         if let Some(change) = room.look(router.clock.now().mono, shortage) {
             tell(&change, &data_dir);
@@ -87,29 +87,6 @@ fn tell(change: &RoomChange, data_dir: &str) {
     }
 }
 
-/// Whether new records are refused because the disk is full.
-pub(super) fn is_full(journal: &Journal) -> bool {
-    shortage(journal).is_some()
-}
-
-/// The free space that new records lack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shortage {
-    pub(super) needed_bytes: u64,
-    /// Not below the need when a quota or the limit of open files is the cause.
-    pub(super) free_bytes: u64,
-}
-
-/// `None`: the disk has room, whether or not records are refused for another reason.
-pub(super) fn shortage(journal: &Journal) -> Option<Shortage> {
-    if let Err(AppendError::DiskFull { free_bytes, needed_bytes }) = journal.admits() {
-        return Some(Shortage { needed_bytes, free_bytes });
-    }
-    let stats = journal.stats();
-    let waiting = Shortage { needed_bytes: stats.queued_bytes, free_bytes: stats.disk_free };
-    stats.disk_full.then_some(waiting)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,15 +112,15 @@ mod tests {
         let disk = MemDisk::new(1);
         let config = JournalOptions { segment_bytes: 64 << 10, ..JournalOptions::default() };
         let (journal, _writer, _) = Journal::open(disk.disk(), config).unwrap();
-        assert_eq!(shortage(&journal), None);
+        assert_eq!(journal.shortage(), None);
         disk.set_capacity(Some(disk.used_bytes() + 1_000));
         let needed_bytes = (64 << 10) + (1 << 20);
         journal.housekeeper().step().unwrap();
-        let short = shortage(&journal).unwrap();
+        let short = journal.shortage().unwrap();
         assert_eq!(short.needed_bytes, needed_bytes);
         assert!(short.free_bytes <= 1_000, "{short:?}");
         disk.set_capacity(None);
         journal.housekeeper().step().unwrap();
-        assert_eq!(shortage(&journal), None);
+        assert_eq!(journal.shortage(), None);
     }
 }

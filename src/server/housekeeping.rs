@@ -9,9 +9,8 @@ use crate::model::{GroupId, MonoMs, WallMs};
 use crate::retry::RESTORE_MS;
 use crate::route::Router;
 use crate::route::topics::retry_topics::TrimMarks;
-use crate::server::disk_room::is_full;
+use crate::server::empty_groups::EmptyGroups;
 use crate::server::housekeeping_rate::JournalThrottle;
-use crate::server::source::empty_groups::EmptyGroups;
 
 /// Interval of retention: a topic with a short retention needs it more often than Kafka's default
 /// (`log.retention.check.interval.ms`, 5 min).
@@ -102,7 +101,7 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThro
     let mut quiet = false;
     loop {
         let now = router.clock.now().mono;
-        let due = rounds.next(now, is_full(&journal), journal.stats().disk_full);
+        let due = rounds.next(now, journal.shortage().is_some(), journal.stats().disk_full);
         let (kept, done) = round(&journal, &router, (due, &mut vacancies, &mut marks)).await;
         if let Err(trouble) = &done
             && !quiet

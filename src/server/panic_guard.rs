@@ -14,20 +14,9 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use crate::observe::Metrics;
+use crate::operations::Panic;
 use crate::server::start_error::StartError;
 use crate::server::threads;
-
-/// A thread or task that ended by a panic.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the thread {thread} ended by a panic: {text}; restart reprise, and report this line")]
-pub struct Panic {
-    /// The name of the thread or task.
-    pub thread: String,
-    /// The text of the panic.
-    pub text: String,
-    /// Whether requests are refused without the thread.
-    pub is_vital: bool,
-}
 
 /// The guard of threads and tasks; clones share the panics it found.
 #[derive(Clone)]
@@ -80,8 +69,8 @@ impl Guard {
     }
 
     /// The panic to report: that of a vital thread, or else the first one.
-    pub(super) fn panic(&self) -> Option<Panic> {
-        self.first.borrow().clone()
+    pub(super) fn panics(&self) -> watch::Receiver<Option<Panic>> {
+        self.first.subscribe()
     }
 
     /// Returns when a vital thread has ended by a panic.

@@ -10,8 +10,9 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError, DrainMode, LoadedConfig};
 use crate::journal::OpenError;
 use crate::observe::{LogHandle, TraceError, start_log};
+use crate::operations::Panic;
 use crate::server::start::open_disk;
-use crate::server::{Panic, ReloadError, Server, StartError};
+use crate::server::{ReloadError, Server, StartError};
 
 /// A source of the configuration, read at the start and at each reload.
 pub trait ConfigLoader {

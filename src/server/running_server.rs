@@ -13,10 +13,11 @@ use crate::client::{Acceptor, ClientLimits};
 use crate::config::{Config, ConfigError, DrainMode, RestartKey};
 use crate::engine::Engine;
 use crate::journal::Journal;
+use crate::operations::Panic;
 use crate::route::Router;
 use crate::server::credentials::{CredentialChannels, CredentialPart};
 use crate::server::limits::{limits, memory};
-use crate::server::panic_guard::{Guard, Panic};
+use crate::server::panic_guard::Guard;
 
 /// Interval at which a drain checks whether the last client has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);

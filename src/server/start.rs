@@ -20,6 +20,7 @@ use crate::journal::{Disk, Journal, RealDisk};
 use crate::model::TopicName;
 use crate::model::ms;
 use crate::observe::Metrics;
+use crate::operations::{JobRunner, Operations, RecordSender};
 use crate::route::clients::broker_ports::BrokerPorts;
 use crate::route::clients::client_address::Tokens;
 use crate::route::clients::member_connections::MemberConnections;
@@ -41,10 +42,6 @@ use crate::server::housekeeping_rate::JournalThrottle;
 use crate::server::limits::{limits, memory, size};
 use crate::server::panic_guard::Guard;
 use crate::server::running_server::Server;
-use crate::server::source::AdminSource;
-use crate::server::source::dead_letter_reads::OldestLetters;
-use crate::server::source::job_runner::JobRunner;
-use crate::server::source::topic_sends::RecordSender;
 use crate::server::start_error::StartError;
 use crate::server::{
     broker_discovery, data_dir, disk_room, housekeeping, letter_topics, releases, topic_trimming,
@@ -101,22 +98,22 @@ pub(super) async fn start_on(
     let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
-    let source = AdminSource {
+    let operations = Operations {
         router: Arc::clone(&router),
         acceptor: acceptor.clone(),
         journal: core.journal.clone(),
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
-        oldest: Arc::new(OldestLetters::default()),
+        oldest: Arc::default(),
         waiting_counts: Arc::default(),
         draining: told_to_drain,
-        guard: guard.clone(),
+        panics: guard.panics(),
         job_wake,
         sender,
     };
-    let probes = open_probes(&config, &source, &metrics, &stopped, &mut tasks).await?;
+    let probes = open_probes(&config, &operations, &metrics, &stopped, &mut tasks).await?;
     let admin_terms = (&config, credentials.tokens.clone());
-    let admin = open_admin(admin_terms, source, metrics.clone(), stopped, &mut tasks).await?;
+    let admin = open_admin(admin_terms, operations, metrics.clone(), stopped, &mut tasks).await?;
     // After all configured ports are bound, so that no broker port takes one of them.
     broker_discovery::reopen(&router, &doors).await;
     tasks.spawn("broker-discovery", broker_discovery::greet(Arc::clone(&router), doors));
@@ -249,7 +246,7 @@ fn spawn_jobs(tasks: &mut Tasks, router: &Arc<Router>) -> (Arc<Notify>, Arc<Reco
 
 async fn open_admin(
     (config, operator_tokens): (&Config, OperatorTokens),
-    source: AdminSource,
+    operations: Operations,
     metrics: Metrics,
     stopped: watch::Receiver<bool>,
     tasks: &mut Tasks,
@@ -266,14 +263,14 @@ async fn open_admin(
     };
     tasks.spawn_unbound("admin", async move {
         let stop = until(stopped, std::future::pending());
-        admin::serve(listener, source, metrics, options, stop).await;
+        admin::serve(listener, operations, metrics, options, stop).await;
     });
     Ok(Some(bound))
 }
 
 async fn open_probes(
     config: &Config,
-    source: &AdminSource,
+    operations: &Operations,
     metrics: &Metrics,
     stopped: &watch::Receiver<bool>,
     tasks: &mut Tasks,
@@ -281,7 +278,7 @@ async fn open_probes(
     let Some(address) = &config.admin.probes else { return Ok(None) };
     let (listener, bound) = bind("admin.probes", address).await?;
     let stop = until(stopped.clone(), std::future::pending());
-    let serving = admin::serve_probes(listener, source.clone(), metrics.clone(), stop);
+    let serving = admin::serve_probes(listener, operations.clone(), metrics.clone(), stop);
     tasks.spawn_unbound("probes", serving);
     Ok(Some(bound))
 }

@@ -14,11 +14,11 @@ use super::{back_to, form, group_path, refused};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{
-    check_receivers, due_time, letter_request, operator, record_patch, retry_request, send_target,
+    check_receivers, due_time, letter_request, operator, patch_and_target, retry_request,
 };
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::action_request::{ActionReport, DueTime, EntryNames};
+use crate::api::{ActionReport, RedriveTerms};
+use crate::operations::{DueTime, EntryNames};
 
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
@@ -92,8 +92,8 @@ fn unprocessable(says: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, says)
 }
 
-pub(in crate::admin) async fn act<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn act(
+    State(admin): State<Arc<Admin>>,
     Path(group): Path<String>,
     Extension(caller): Extension<Caller>,
     fields: Result<Form<Vec<(String, String)>>, FormRejection>,
@@ -105,8 +105,8 @@ pub(in crate::admin) async fn act<S: Source>(
     }
 }
 
-async fn run<S: Source>(
-    admin: &Admin<S>,
+async fn run(
+    admin: &Admin,
     group: &str,
     caller: Caller,
     fields: ActFields,
@@ -118,15 +118,19 @@ async fn run<S: Source>(
         return act_on_like(admin, group, (&fields.verb, like), (caller, fields.note)).await;
     }
     let (to_origin, to_topic) = target_of(&fields.target, &fields.to_topic);
-    let target = send_target(to_origin, to_topic)?;
     let ActFields { verb, offsets, ids, note, value, set_header, remove_header, anyway, .. } =
         fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
     let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-    let set: Vec<String> = given(&set_header).into_iter().collect();
-    let removed = given(&remove_header).into_iter().collect();
+    let terms = RedriveTerms {
+        set_headers: given(&set_header).into_iter().collect(),
+        remove_headers: given(&remove_header).into_iter().collect(),
+        to_origin,
+        to_topic,
+        ..RedriveTerms::default()
+    };
     let value = changed_value(admin, group, &offsets, value).await?;
-    let patch = record_patch((&set, removed), None, value)?;
+    let (patch, target) = patch_and_target(&terms, value)?;
     let by = operator(caller, Some(note), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
         letter_request(group, &verb, EntryNames::Letters(offsets), by)?.with_patch(patch, target)?
@@ -134,19 +138,19 @@ async fn run<S: Source>(
         retry_request(group, (&verb, due), EntryNames::Retries(ids), by)?
     };
     check_receivers(admin, &request, anyway).await?;
-    Ok(admin.source.operate(request).await?)
+    Ok(admin.operations.operate(request).await?)
 }
 
 /// The value of a form, unless it is the record's own: a browser sends line ends as CRLF.
-async fn changed_value<S: Source>(
-    admin: &Admin<S>,
+async fn changed_value(
+    admin: &Admin,
     group: &str,
     offsets: &[i64],
     value: Option<String>,
 ) -> Result<Option<String>, Refusal> {
     let (Some(value), [offset]) = (value, offsets) else { return Ok(None) };
     let value = value.replace("\r\n", "\n");
-    let letter = admin.source.dead_letter(group, *offset).await?;
+    let letter = admin.operations.dead_letter(group, *offset).await?;
     let own = letter.and_then(|letter| String::from_utf8(letter.value?).ok());
     let is_own = own.is_some_and(|own| own.replace("\r\n", "\n") == value);
     Ok((!is_own).then_some(value))

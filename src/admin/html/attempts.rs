@@ -5,9 +5,8 @@ use maud::{Markup, html};
 use super::cut::cell;
 use super::table::{moment, scroll_table};
 use crate::admin::answer::Refusal;
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::explanation::PastView;
+use crate::api::PastView;
 
 /// Events on a page, the latest.
 const EVENTS_MAX: usize = 50;
@@ -22,18 +21,21 @@ pub(super) struct AttemptList {
 }
 
 /// Finds the attempts of a record of a group.
-pub(super) async fn attempts<S: Source>(
-    admin: &Admin<S>,
+pub(super) async fn attempts(
+    admin: &Admin,
     group: &str,
     origin: Option<&str>,
     is_asked: bool,
 ) -> Result<AttemptList, Refusal> {
     let none = AttemptList { events: Vec::new(), is_short: false };
     let Some(origin) = origin.and_then(|origin| origin.parse().ok()) else { return Ok(none) };
-    if !is_asked && admin.source.overview().await?.journal_bytes > JOURNAL_MAX {
+    if !is_asked && admin.operations.overview().await?.journal_bytes > JOURNAL_MAX {
         return Ok(AttemptList { is_short: true, ..none });
     }
-    Ok(AttemptList { events: admin.source.past(Some(group), &origin).await?.past, is_short: false })
+    Ok(AttemptList {
+        events: admin.operations.past(Some(group), &origin).await?.past,
+        is_short: false,
+    })
 }
 
 /// The table of the attempts; `path` is the page of the record.

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 
 use super::cut::cell;
 use super::table::{breakable, scroll_table};
-use crate::admin::payload::percent::percent_encoded;
-use crate::admin::views::explanation::{GroupExplanation, RuleView, SuspectsView};
-use crate::admin::views::{GroupView, MemberView, OffsetView};
+use crate::api::{
+    GroupExplanation, GroupView, MemberView, OffsetView, RuleView, SuspectsView, percent_encoded,
+};
 
 /// Rows of each table; the JSON API has the rest.
 const ROWS_MAX: usize = 25;

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::table::breakable;
-use crate::admin::views::fingerprint::FingerprintKey;
+use crate::api::FingerprintKey;
 
 /// The heads of a table of fingerprints; `count` names its entries.
 pub(super) fn heads(count: &str) -> Markup {

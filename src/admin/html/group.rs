@@ -16,12 +16,10 @@ use super::{
     states,
 };
 use crate::admin::answer::Refusal;
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::fingerprint::Fingerprint;
-use crate::admin::views::{DeadLetterView, GroupView, RetryView};
-use crate::api::Selector;
+use crate::api::{Fingerprint, GroupView, LetterView, RecordStage, RetryView, Selector};
 use crate::engine::OPERATE_MAX;
+use crate::operations::{Operations, RecordDetail};
 
 /// Dead letters that a page reads.
 const LETTERS_MAX: usize = 500;
@@ -31,8 +29,8 @@ const KINDS_MAX: usize = 50;
 /// Rows of one list.
 const ROWS_MAX: usize = 50;
 
-pub(in crate::admin) async fn group<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn group(
+    State(admin): State<Arc<Admin>>,
     Path(id): Path<String>,
     Query(outcome): Query<ActionNotice>,
 ) -> Response {
@@ -42,25 +40,21 @@ pub(in crate::admin) async fn group<S: Source>(
     }
 }
 
-async fn content<S: Source>(
-    admin: &Admin<S>,
-    id: &str,
-    said: Option<&str>,
-) -> Result<Markup, Refusal> {
-    let Some(mut group) = admin.source.group(id).await? else {
+async fn content(admin: &Admin, id: &str, said: Option<&str>) -> Result<Markup, Refusal> {
+    let Some(mut group) = admin.operations.group(id).await? else {
         return Err(Refusal::unknown_group(id));
     };
     group.advise();
-    let FirstLetters { mut letters, discarded, is_cut } = letters(&admin.source, id).await?;
+    let FirstLetters { mut letters, discarded, is_cut } = letters(&admin.operations, id).await?;
     for letter in &mut letters {
-        admin.options.mask.letter(letter);
+        admin.options.mask.record(letter);
     }
     let all = Selector::default();
-    let retries = admin.source.retries(id, &all, None, ROWS_MAX).await?.items;
-    let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
-    let retry_kinds = admin.source.retry_fingerprints(id, KINDS_MAX).await?;
-    let explained = admin.source.explain(id).await?;
-    let rules = admin.source.in_force(id, None);
+    let retries = admin.operations.retries(id, &all, None, ROWS_MAX).await?.items;
+    let kinds = admin.operations.fingerprints(id, KINDS_MAX).await?;
+    let retry_kinds = admin.operations.retry_fingerprints(id, KINDS_MAX).await?;
+    let explained = admin.operations.explain(id).await?;
+    let rules = admin.operations.in_force(id, None);
     let show = admin.options.show_payloads;
     Ok(html! {
         h1 { (id) }
@@ -94,23 +88,23 @@ async fn content<S: Source>(
 #[derive(Default)]
 struct FirstLetters {
     /// The dead letters.
-    letters: Vec<DeadLetterView>,
+    letters: Vec<RecordDetail<LetterView>>,
     /// Letters that can be restored.
-    discarded: Vec<DeadLetterView>,
+    discarded: Vec<RecordDetail<LetterView>>,
     /// Whether there are more letters.
     is_cut: bool,
 }
 
-async fn letters<S: Source>(source: &S, id: &str) -> Result<FirstLetters, Refusal> {
+async fn letters(operations: &Operations, id: &str) -> Result<FirstLetters, Refusal> {
     let (mut found, mut after, mut looked_at) = (FirstLetters::default(), None, 0);
     // One walk serves both states.
     let all = Selector::default();
     while found.letters.len() < LETTERS_MAX && looked_at < LOOKED_AT_MAX {
-        let part = source.dead_letters(id, &all, after, LETTERS_MAX).await?;
+        let part = operations.dead_letters(id, &all, after, LETTERS_MAX).await?;
         for letter in part.items {
-            match letter.state.as_str() {
-                "dead" => found.letters.push(letter),
-                "discarded" if letter.restorable_until_ms.is_some() => {
+            match letter.row.state {
+                RecordStage::Dead => found.letters.push(letter),
+                RecordStage::Discarded if letter.row.restorable_until_ms.is_some() => {
                     found.discarded.push(letter);
                 }
                 _ => {}
@@ -165,9 +159,9 @@ pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> M
     }
 }
 
-fn discarded_form(group: &str, discarded: &[DeadLetterView]) -> Markup {
+fn discarded_form(group: &str, discarded: &[RecordDetail<LetterView>]) -> Markup {
     let offsets: Vec<i64> =
-        discarded.iter().map(|letter| letter.offset).take(OPERATE_MAX).collect();
+        discarded.iter().map(|letter| letter.row.offset).take(OPERATE_MAX).collect();
     html! {
         h2 { "Discarded" }
         p { "Letters discarded in the last 24 hours: " (discarded.len()) }
@@ -179,7 +173,7 @@ fn joined(offsets: &[i64]) -> String {
     offsets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn letter_table(group: &str, letters: &[DeadLetterView], show: bool) -> Markup {
+fn letter_table(group: &str, letters: &[RecordDetail<LetterView>], show: bool) -> Markup {
     html! {
         (scroll_table("Dead letters", &html! {
             thead { tr {
@@ -218,7 +212,7 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
         tr {
             td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }
             td { (breakable(retry.origin.as_deref().unwrap_or("-"))) }
-            td { (retry.state) @if let Some(why) = &retry.refusal { ": " (cell(why)) } }
+            td { (retry.state.as_str()) @if let Some(why) = &retry.refusal { ": " (cell(why)) } }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
             td { @if let Some(due) = retry.due_ms { (moment(due)) } }
             td.text { @if show { (cell(retry.error.as_deref().unwrap_or(""))) } }

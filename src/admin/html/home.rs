@@ -12,11 +12,10 @@ use super::jobs::anyway_field;
 use super::table::{breakable, moment, scroll_table};
 use super::{group_path, letter_path, page, refused, retry_kinds, states};
 use crate::admin::answer::Refusal;
-use crate::admin::source::{Source, Unavailable};
 use crate::admin::state::Admin;
-use crate::admin::views::fingerprint::{Fingerprint, RetryFingerprint};
-use crate::admin::views::{GroupView, Overview, Readiness};
+use crate::api::{Fingerprint, GroupView, Overview, Readiness, RetryFingerprint};
 use crate::engine::AuditRecord;
+use crate::operations::{Operations, Unavailable};
 
 /// Groups of the first page.
 const GROUPS_MAX: usize = 500;
@@ -29,34 +28,34 @@ const COUNTING_MAX_MS: i64 = 50;
 /// Audit records shown, the latest.
 const AUDIT_MAX: usize = 200;
 
-pub(in crate::admin) async fn home<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+pub(in crate::admin) async fn home(State(admin): State<Arc<Admin>>) -> Response {
     match overview(&admin).await {
         Ok(content) => page("Now", &content),
         Err(refusal) => refused(&refusal),
     }
 }
 
-async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
-    let overview = admin.source.overview().await?;
-    let ids = admin.source.group_ids().await?;
+async fn overview(admin: &Admin) -> Result<Markup, Refusal> {
+    let overview = admin.operations.overview().await?;
+    let ids = admin.operations.group_ids().await?;
     let (count, mut wrong, mut well) = (ids.len(), Vec::new(), Vec::new());
     for id in ids.into_iter().take(GROUPS_MAX) {
-        let Some(group) = admin.source.group(&id).await? else { continue };
+        let Some(group) = admin.operations.group(&id).await? else { continue };
         let is_wrong = group.dead_letters > 0 || group.pending > 0;
         if is_wrong { wrong.push(group) } else { well.push(group) }
     }
     wrong.sort_by_key(|group| std::cmp::Reverse(group.dead_letters));
     let mut causes = Vec::new();
     for group in wrong.iter().filter(|group| group.dead_letters > 0).take(CAUSE_GROUPS_MAX) {
-        let found = admin.source.fingerprints(&group.group, CAUSES_MAX).await?;
+        let found = admin.operations.fingerprints(&group.group, CAUSES_MAX).await?;
         causes.extend(found.items.into_iter().map(|kind| (group.group.clone(), kind)));
     }
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.letters));
     causes.truncate(CAUSES_MAX);
-    let (retries, is_counting) = retry_causes(&admin.source, &wrong).await?;
+    let (retries, is_counting) = retry_causes(&admin.operations, &wrong).await?;
     Ok(html! {
         h1 { "Now" }
-        (troubles(&admin.source.readiness()))
+        (troubles(&admin.operations.readiness()))
         @if wrong.is_empty() {
             p.empty {
                 "No group has dead letters or retries. A record that a consumer fails on appears "
@@ -87,16 +86,16 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
 }
 
 /// The most frequent causes of retries that wait, and whether some are still to be counted.
-async fn retry_causes<S: Source>(
-    source: &S,
+async fn retry_causes(
+    operations: &Operations,
     groups: &[GroupView],
 ) -> Result<(Vec<(String, RetryFingerprint)>, bool), Unavailable> {
     let (mut causes, mut is_counting) = (Vec::new(), false);
-    let until_ms = source.now_ms().saturating_add(COUNTING_MAX_MS);
+    let until_ms = operations.now_ms().saturating_add(COUNTING_MAX_MS);
     let groups = groups.iter().filter(|group| group.pending > 0);
     for GroupView { group, .. } in groups.take(CAUSE_GROUPS_MAX) {
-        let found = source.retry_fingerprints(group, CAUSES_MAX).await?;
-        is_counting = found.is_counting || source.now_ms() > until_ms;
+        let found = operations.retry_fingerprints(group, CAUSES_MAX).await?;
+        is_counting = found.is_counting || operations.now_ms() > until_ms;
         causes.extend(found.items.into_iter().map(|kind| (group.clone(), kind)));
         if is_counting {
             break;
@@ -200,10 +199,10 @@ fn facts(overview: &Overview) -> Markup {
 }
 
 /// The latest records of the audit log, newest first.
-pub(in crate::admin) async fn audit<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    let end = admin.source.audit_end();
+pub(in crate::admin) async fn audit(State(admin): State<Arc<Admin>>) -> Response {
+    let end = admin.operations.audit_end();
     let first = end.saturating_sub(i64::try_from(AUDIT_MAX).unwrap_or(i64::MAX)).max(0);
-    match admin.source.audit(None, first, AUDIT_MAX).await {
+    match admin.operations.audit(None, first, AUDIT_MAX).await {
         Ok(mut records) => {
             records.reverse();
             page("Audit", &audit_table(&records))

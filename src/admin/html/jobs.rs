@@ -16,11 +16,9 @@ use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::jobs::{JobBody, alter, begin};
 use crate::admin::page::{no_others, selector_of};
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::GroupView;
-use crate::api::{Selector, mask};
-use crate::engine::{Job, JobState};
+use crate::api::{GroupView, JobRequest, JobState, RedriveTerms, Selector, mask};
+use crate::engine::Job;
 
 /// The page of the jobs.
 const JOBS: &str = "/jobs";
@@ -32,18 +30,18 @@ pub(in crate::admin) struct ChangeFields {
     verb: String,
 }
 
-pub(in crate::admin) async fn jobs<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn jobs(
+    State(admin): State<Arc<Admin>>,
     Query(outcome): Query<ActionNotice>,
 ) -> Response {
-    match admin.source.jobs(None).await {
+    match admin.operations.jobs(None).await {
         Ok(jobs) => page("Jobs", &content(&jobs, outcome.said.as_deref())),
         Err(error) => refused(&error.into()),
     }
 }
 
-pub(in crate::admin) async fn start<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn start(
+    State(admin): State<Arc<Admin>>,
     Path(group): Path<String>,
     Extension(caller): Extension<Caller>,
     fields: Result<Form<Vec<(String, String)>>, FormRejection>,
@@ -55,8 +53,8 @@ pub(in crate::admin) async fn start<S: Source>(
     }
 }
 
-async fn run<S: Source>(
-    admin: &Admin<S>,
+async fn run(
+    admin: &Admin,
     group: String,
     caller: Caller,
     fields: Vec<(String, String)>,
@@ -74,36 +72,39 @@ async fn run<S: Source>(
     };
     let (target, to_topic) = (take("target"), take("to_topic"));
     let target = target_of(&target.unwrap_or_default(), &to_topic.unwrap_or_default());
-    let body = JobBody {
-        selector: Selector { group: Some(group), ..selector },
-        action: take("action"),
-        rate: number(take("rate"))?,
-        canary: number(take("canary"))?,
+    let redrive = RedriveTerms {
         set_headers: take("set_header").into_iter().collect(),
         merge,
         to_origin: target.0,
         to_topic: target.1,
         anyway: take("anyway").is_some(),
-        note: take("note"),
-        ..JobBody::default()
+        ..RedriveTerms::default()
     };
+    let request = JobRequest {
+        action: take("action"),
+        rate: number(take("rate"))?,
+        canary: number(take("canary"))?,
+        note: take("note"),
+        ..JobRequest::default()
+    };
+    let body = JobBody { selector: Selector { group: Some(group), ..selector }, redrive, request };
     no_others(&rest)?;
     begin(admin, caller, body).await
 }
 
 /// The letters that are like one.
-async fn like<S: Source>(admin: &Admin<S>, group: &str, offset: &str) -> Result<Selector, Refusal> {
+async fn like(admin: &Admin, group: &str, offset: &str) -> Result<Selector, Refusal> {
     let offset =
         offset.trim().parse().map_err(|_| Refusal::bad("like is the offset of a letter"))?;
-    let letter = admin.source.dead_letter(group, offset).await?;
+    let letter = admin.operations.dead_letter(group, offset).await?;
     let gone = || Refusal::missing("the letter has left its topic; load the page of the group");
-    let letter = letter.ok_or_else(gone)?;
+    let letter = letter.ok_or_else(gone)?.row;
     let topic = letter.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
     Ok(Selector {
         topic: Some(topic),
         cause: Some(letter.cause),
         fingerprint: Some(mask(letter.error.as_deref().unwrap_or_default())),
-        key_shape: Some(letter.key_shape),
+        key_shape: letter.key_shape,
         size: Some(letter.size),
         ..Selector::default()
     })
@@ -114,8 +115,8 @@ fn number<T: FromStr>(text: Option<String>) -> Result<Option<T>, Refusal> {
     number.map_err(|_| Refusal::bad("rate and canary are numbers"))
 }
 
-pub(in crate::admin) async fn change<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn change(
+    State(admin): State<Arc<Admin>>,
     Path(id): Path<u64>,
     Extension(caller): Extension<Caller>,
     fields: Result<Form<ChangeFields>, FormRejection>,

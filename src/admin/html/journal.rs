@@ -8,12 +8,11 @@ use maud::{Markup, html};
 
 use super::table::{breakable, scroll_table};
 use super::{group_path, page, refused};
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::journal_view::{JournalView, LetterSpace};
+use crate::api::{JournalView, LetterSpace};
 
-pub(in crate::admin) async fn journal<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    match admin.source.journal().await {
+pub(in crate::admin) async fn journal(State(admin): State<Arc<Admin>>) -> Response {
+    match admin.operations.journal().await {
         Ok(journal) => page("Journal", &content(&journal)),
         Err(error) => refused(&error.into()),
     }

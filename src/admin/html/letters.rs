@@ -10,14 +10,13 @@ use maud::{Markup, html};
 use super::cut::cell;
 use super::jobs::anyway_field;
 use super::table::{breakable, moment, scroll_table};
-use super::{group_path, letter_path, page, percent_encoded, refused};
+use super::{group_path, letter_path, page, refused};
 use crate::admin::answer::Refusal;
 use crate::admin::page::{ListParameters, ListQuery};
 use crate::admin::payload;
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::DeadLetterView;
-use crate::api::{RecordStage, Selector};
+use crate::api::{LetterView, RecordStage, Selector, percent_encoded};
+use crate::operations::RecordDetail;
 
 /// Conditions that the form names, with their labels.
 const FIELDS: [(&str, &str); 6] = [
@@ -39,8 +38,8 @@ fn list_path(group: &str, selector: &Selector, after: Option<i64>) -> String {
     format!("{}/letters?{}", group_path(group), pairs.join("&"))
 }
 
-pub(in crate::admin) async fn letters<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn letters(
+    State(admin): State<Arc<Admin>>,
     Path(group): Path<String>,
     asked: ListParameters,
 ) -> Response {
@@ -54,18 +53,14 @@ pub(in crate::admin) async fn letters<S: Source>(
     }
 }
 
-async fn content<S: Source>(
-    admin: &Admin<S>,
-    group: &str,
-    query: &ListQuery,
-) -> Result<Markup, Refusal> {
-    if admin.source.group(group).await?.is_none() {
+async fn content(admin: &Admin, group: &str, query: &ListQuery) -> Result<Markup, Refusal> {
+    if admin.operations.group(group).await?.is_none() {
         return Err(Refusal::unknown_group(group));
     }
     let (selector, after) = (&query.selector, query.number()?);
-    let mut found = admin.source.dead_letters(group, selector, after, query.limit).await?;
+    let mut found = admin.operations.dead_letters(group, selector, after, query.limit).await?;
     for letter in &mut found.items {
-        admin.options.mask.letter(letter);
+        admin.options.mask.record(letter);
     }
     let show = admin.options.show_payloads;
     let is_dead = selector.state == Some(RecordStage::Dead);
@@ -126,7 +121,7 @@ fn filter_form(group: &str, selector: &Selector, show: bool) -> Markup {
     }
 }
 
-fn rows_form(group: &str, rows: &[DeadLetterView], show: bool) -> Markup {
+fn rows_form(group: &str, rows: &[RecordDetail<LetterView>], show: bool) -> Markup {
     html! {
         form.list method="post" action={ (group_path(group)) "/act" } {
             (scroll_table("Dead letters", &html! {
@@ -147,24 +142,25 @@ fn rows_form(group: &str, rows: &[DeadLetterView], show: bool) -> Markup {
 }
 
 /// The cells of a dead letter in a table: offset, origin, cause, failures, time, key, reason.
-pub(super) fn letter_cells(group: &str, letter: &DeadLetterView, show: bool) -> Markup {
+pub(super) fn letter_cells(group: &str, letter: &RecordDetail<LetterView>, show: bool) -> Markup {
+    let RecordDetail { row, key, .. } = letter;
     html! {
-        td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
-        td { (breakable(letter.origin.as_deref().unwrap_or("-"))) }
-        td { (letter.cause) }
-        td.number { (letter.reconsume_times) }
-        td { (moment(letter.at_ms)) }
-        td.text { (cell(&payload::text(letter.key.as_deref(), show))) }
-        td.text { @if show { (cell(letter.error.as_deref().unwrap_or(""))) } }
+        td.number { a href=(letter_path(group, row.offset)) { (row.offset) } }
+        td { (breakable(row.origin.as_deref().unwrap_or("-"))) }
+        td { (row.cause) }
+        td.number { (row.reconsume_times) }
+        td { (moment(row.at_ms)) }
+        td.text { (cell(&payload::text(key.as_deref(), show))) }
+        td.text { @if show { (cell(row.error.as_deref().unwrap_or(""))) } }
     }
 }
 
-fn row(group: &str, letter: &DeadLetterView, show: bool) -> Markup {
-    let label = format!("Mark {}", letter.offset);
+fn row(group: &str, letter: &RecordDetail<LetterView>, show: bool) -> Markup {
+    let label = format!("Mark {}", letter.row.offset);
     html! {
         tr {
             td.mark {
-                input type="checkbox" name="offsets" value=(letter.offset) aria-label=(label);
+                input type="checkbox" name="offsets" value=(letter.row.offset) aria-label=(label);
             }
             (letter_cells(group, letter, show))
         }

@@ -45,8 +45,8 @@ pub(in crate::admin) fn login_needed(refusal: &Refusal) -> Response {
     response
 }
 
-pub(in crate::admin) async fn log_in<S: Send + Sync + 'static>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn log_in(
+    State(admin): State<Arc<Admin>>,
     fields: Result<Form<LoginFields>, FormRejection>,
 ) -> Response {
     let token = match super::form(fields) {
@@ -63,8 +63,8 @@ pub(in crate::admin) async fn log_in<S: Send + Sync + 'static>(
     response
 }
 
-pub(in crate::admin) async fn log_out<S: Send + Sync + 'static>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn log_out(
+    State(admin): State<Arc<Admin>>,
     headers: HeaderMap,
 ) -> Response {
     let cookie = admin.sessions.close(&headers);

@@ -29,8 +29,7 @@ use maud::{DOCTYPE, Markup, html};
 use serde::Deserialize;
 
 use super::answer::Refusal;
-use super::payload::percent::percent_encoded;
-use super::state_counts::StateCounts;
+use crate::api::{StateCounts, percent_encoded};
 
 pub(super) use act::act;
 pub(super) use group::group;

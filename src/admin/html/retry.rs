@@ -13,13 +13,14 @@ use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, query, refused, retry_path, still_page};
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
-use crate::admin::source::Source;
+use crate::admin::payload::mask::judge_bytes;
 use crate::admin::state::Admin;
-use crate::admin::views::{RetryRecord, RetryView};
+use crate::api::RetryView;
 use crate::model::utc;
+use crate::operations::RecordDetail;
 
-pub(in crate::admin) async fn retry<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn retry(
+    State(admin): State<Arc<Admin>>,
     Path((group, id)): Path<(String, String)>,
     asked: Result<Query<RecordQuery>, QueryRejection>,
 ) -> Response {
@@ -31,19 +32,19 @@ pub(in crate::admin) async fn retry<S: Source>(
 }
 
 /// The value of a retry, as a file.
-pub(in crate::admin) async fn retry_value<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn retry_value(
+    State(admin): State<Arc<Admin>>,
     Path((group, id)): Path<(String, String)>,
 ) -> Response {
     let value = async {
         let found = found(&admin, &group, &id).await?;
-        found.concealment.judge_bytes()?;
-        download(found.value, &format!("retry-{}", found.retry.id), &admin.options)
+        judge_bytes(found.concealment)?;
+        download(found.value, &format!("retry-{}", found.row.id), &admin.options)
     };
     value.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
 }
 
-async fn found<S: Source>(admin: &Admin<S>, group: &str, id: &str) -> Result<RetryRecord, Refusal> {
+async fn found(admin: &Admin, group: &str, id: &str) -> Result<RecordDetail<RetryView>, Refusal> {
     let missing = || {
         let says = format!(
             "group {group:?} has no retry {id}: it was acknowledged, or it is a dead letter"
@@ -51,30 +52,30 @@ async fn found<S: Source>(admin: &Admin<S>, group: &str, id: &str) -> Result<Ret
         Refusal::missing(says)
     };
     let number = id.parse().map_err(|_| missing())?;
-    let mut found = admin.source.retry(group, number).await?.ok_or_else(missing)?;
-    admin.options.mask.retry(&mut found);
+    let mut found = admin.operations.retry(group, number).await?.ok_or_else(missing)?;
+    admin.options.mask.record(&mut found);
     Ok(found)
 }
 
-async fn content<S: Source>(
-    admin: &Admin<S>,
+async fn content(
+    admin: &Admin,
     group: &str,
     id: &str,
     query: &RecordQuery,
 ) -> Result<Markup, Refusal> {
     let found = found(admin, group, id).await?;
-    let origin = found.retry.origin.as_deref();
+    let origin = found.row.origin.as_deref();
     let attempts = attempts(admin, group, origin, query.story.is_some()).await?;
     let show = admin.options.show_payloads;
-    let path = retry_path(group, found.retry.id);
+    let path = retry_path(group, found.row.id);
     let (value, headers) = (found.value.as_deref(), found.headers.as_slice());
     let concealment = found.concealment;
     let record = record(ShownRecord { path: &path, value, headers, show, concealment }, query)?;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }
-        h1 { "Retry " (found.retry.id) }
+        h1 { "Retry " (found.row.id) }
         (facts(&found, show))
-        (action_form(group, &found.retry))
+        (action_form(group, &found.row))
         (timeline(&path, &attempts, &found.history, show))
         (record)
     })
@@ -95,16 +96,19 @@ fn action_form(group: &str, retry: &RetryView) -> Markup {
                 button.danger name="verb" value="dead-letter" { "Dead letter now" }
             }
         } @else {
-            p { "An operator can act on a retry while it waits; this one is " (retry.state) "." }
+            p {
+                "An operator can act on a retry while it waits; this one is "
+                (retry.state.as_str()) "."
+            }
         }
     }
 }
 
-fn facts(found: &RetryRecord, show: bool) -> Markup {
-    let retry = &found.retry;
+fn facts(found: &RecordDetail<RetryView>, show: bool) -> Markup {
+    let retry = &found.row;
     html! {
         dl {
-            dt { "State" } dd { (retry.state) }
+            dt { "State" } dd { (retry.state.as_str()) }
             @if let Some(why) = &retry.refusal { dt { "Blocked" } dd { (why) } }
             dt { "Origin" } dd { (retry.origin.as_deref().unwrap_or("none")) }
             dt { "Cause" } dd { (retry.cause.as_deref().unwrap_or("none")) }

@@ -8,13 +8,13 @@ use super::{group_path, retry_path};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{operator, retry_request};
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::action_request::{ActionReport, EntryNames};
-use crate::admin::views::fingerprint::{COUNTED_MAX, RetryFingerprint, RetryFingerprintList};
-use crate::admin::views::{GroupView, RetryView};
-use crate::api::{Selector, mask};
+use crate::api::{
+    ActionReport, COUNTED_MAX, GroupView, RetryFingerprint, RetryFingerprintList, RetryView,
+    Selector, mask,
+};
 use crate::engine::OPERATE_MAX;
+use crate::operations::EntryNames;
 
 /// The note in place of counts that are not known yet.
 pub(super) const COUNTING: &str = "Further retries are being counted; load the page again.";
@@ -100,13 +100,13 @@ fn form(group: &str, example: u64) -> Markup {
 }
 
 /// Acts on the retries that look like one.
-pub(super) async fn act_on_like<S: Source>(
-    admin: &Admin<S>,
+pub(super) async fn act_on_like(
+    admin: &Admin,
     group: &str,
     (verb, example): (&str, u64),
     (caller, note): (Caller, String),
 ) -> Result<ActionReport, Refusal> {
-    let example = admin.source.retry(group, example).await?.map(|found| found.retry);
+    let example = admin.operations.retry(group, example).await?.map(|found| found.row);
     let gone = || Refusal::missing("the retry waits no more; load the page of the group");
     let selector = Box::new(like(&example.ok_or_else(gone)?));
     let by = operator(caller, Some(note), OPERATE_MAX)?;
@@ -114,7 +114,7 @@ pub(super) async fn act_on_like<S: Source>(
     loop {
         let names = EntryNames::Selected { selector: selector.clone(), after, is_dry: false };
         let request = retry_request(group, (verb, None), names, by.clone())?;
-        let done = admin.source.operate(request).await?;
+        let done = admin.operations.operate(request).await?;
         report.changed += done.changed;
         report.left.extend(done.left);
         after = done.next;

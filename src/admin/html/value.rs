@@ -10,9 +10,10 @@ use super::cut::{clipped, cut, page_bytes};
 use super::table::scroll_table;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
-use crate::admin::payload::concealment::Concealment;
 use crate::admin::payload::json::{has_members, indented, json_text};
+use crate::admin::payload::mask::judge_bytes;
 use crate::admin::state::Options;
+use crate::operations::Concealment;
 
 /// Room of the value on a page.
 const VALUE_ROOM: usize = 48 << 10;
@@ -150,7 +151,7 @@ fn value(of: ShownRecord<'_>, query: &RecordQuery) -> Result<Markup, Refusal> {
     let form = query.form(value)?;
     let is_whole = of.concealment == Concealment::None;
     if form == ValueForm::Hex {
-        of.concealment.judge_bytes()?;
+        judge_bytes(of.concealment)?;
     }
     Ok(html! {
         p {

@@ -12,9 +12,8 @@ use super::cut::cell;
 use super::table::{breakable, moment, scroll_table};
 use super::{group_path, page, query, refused, retry_path};
 use crate::admin::answer::Refusal;
-use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::RetryView;
+use crate::api::RetryView;
 
 /// Rows of one page.
 const ROWS_MAX: usize = 100;
@@ -39,8 +38,8 @@ impl WaitingQuery {
     }
 }
 
-pub(in crate::admin) async fn waiting<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+pub(in crate::admin) async fn waiting(
+    State(admin): State<Arc<Admin>>,
     Path(group): Path<String>,
     asked: Result<Query<WaitingQuery>, QueryRejection>,
 ) -> Response {
@@ -50,15 +49,11 @@ pub(in crate::admin) async fn waiting<S: Source>(
     }
 }
 
-async fn content<S: Source>(
-    admin: &Admin<S>,
-    group: &str,
-    query: &WaitingQuery,
-) -> Result<Markup, Refusal> {
-    if admin.source.group(group).await?.is_none() {
+async fn content(admin: &Admin, group: &str, query: &WaitingQuery) -> Result<Markup, Refusal> {
+    if admin.operations.group(group).await?.is_none() {
         return Err(Refusal::unknown_group(group));
     }
-    let mut rows = admin.source.waiting(group, query.place()?, ROWS_MAX + 1).await?;
+    let mut rows = admin.operations.waiting(group, query.place()?, ROWS_MAX + 1).await?;
     let has_more = rows.len() > ROWS_MAX;
     rows.truncate(ROWS_MAX);
     let last = rows.last().filter(|_| has_more);

@@ -6,11 +6,10 @@
 use axum::http::StatusCode;
 use serde_json::value::RawValue;
 
-use super::concealment::Concealment;
 use super::json::{for_each_part, has_members};
 use crate::admin::answer::Refusal;
-use crate::admin::views::{DeadLetterView, DelayedView, RetryRecord};
 use crate::api::Selector;
+use crate::operations::{Concealment, RecordDetail};
 
 /// The text that replaces a masked part.
 const SIGN: &str = "•••";
@@ -50,20 +49,8 @@ impl Mask {
         })
     }
 
-    /// Masks a dead letter: key, value, headers.
-    pub(in crate::admin) fn letter(&self, letter: &mut DeadLetterView) {
-        self.key(&mut letter.key);
-        self.headers(&mut letter.headers);
-        letter.concealment = self.value(&mut letter.value);
-    }
-
-    pub(in crate::admin) fn retry(&self, found: &mut RetryRecord) {
-        self.key(&mut found.key);
-        self.headers(&mut found.headers);
-        found.concealment = self.value(&mut found.value);
-    }
-
-    pub(in crate::admin) fn delayed(&self, record: &mut DelayedView) {
+    /// Masks key, value and headers of a record.
+    pub(in crate::admin) fn record<T>(&self, record: &mut RecordDetail<T>) {
         self.key(&mut record.key);
         self.headers(&mut record.headers);
         record.concealment = self.value(&mut record.value);
@@ -122,20 +109,18 @@ impl Mask {
     }
 }
 
-impl Concealment {
-    /// A refusal of the exact bytes, if some of them are masked.
-    pub(in crate::admin) fn judge_bytes(self) -> Result<(), Refusal> {
-        let why = match self {
-            Self::None => return Ok(()),
-            Self::Part => "members of this value are masked",
-            Self::Whole => "this value is no JSON, in which masked members could be found",
-        };
-        let says = format!(
-            "{why} (admin.mask.json): its bytes are not shown. Read them from the dead-letter \
+/// Refuses the exact bytes of a value, if some of them are masked.
+pub(in crate::admin) fn judge_bytes(concealment: Concealment) -> Result<(), Refusal> {
+    let why = match concealment {
+        Concealment::None => return Ok(()),
+        Concealment::Part => "members of this value are masked",
+        Concealment::Whole => "this value is no JSON, in which masked members could be found",
+    };
+    let says = format!(
+        "{why} (admin.mask.json): its bytes are not shown. Read them from the dead-letter \
              topic with a Kafka client"
-        );
-        Err(Refusal::new(StatusCode::FORBIDDEN, says))
-    }
+    );
+    Err(Refusal::new(StatusCode::FORBIDDEN, says))
 }
 
 /// A document of which values are hidden, from its begin to its end.
@@ -262,22 +247,23 @@ mod tests {
 
     #[test]
     fn headers_are_masked_in_any_case_and_keys_as_json() {
-        let mut letter = DeadLetterView {
+        let mut letter = RecordDetail {
+            row: (),
             key: Some(br#"{"card":{"number":"SECRET"}}"#.to_vec()),
             headers: vec![
                 ("AUTHORIZATION".into(), Some(b"SECRET".to_vec())),
                 ("authorization".into(), None),
                 ("tenant".into(), Some(b"a".to_vec())),
             ],
-            ..DeadLetterView::default()
+            ..RecordDetail::default()
         };
-        mask(&["card.number"]).letter(&mut letter);
+        mask(&["card.number"]).record(&mut letter);
         assert_eq!(letter.key.as_deref(), Some(r#"{"card":{"number":"•••"}}"#.as_bytes()));
         let values: Vec<_> = letter.headers.iter().map(|(_, value)| value.as_deref()).collect();
         assert_eq!(values, [Some(SIGN.as_bytes()), None, Some(&b"a"[..])]);
         assert_eq!(letter.concealment, Concealment::None);
         letter.key = Some(b"order-7".to_vec());
-        mask(&["card.number"]).letter(&mut letter);
+        mask(&["card.number"]).record(&mut letter);
         assert_eq!(letter.key.as_deref(), Some(&b"order-7"[..]));
     }
 }

@@ -1,18 +1,12 @@
 //! The bytes of a record in JSON: UTF-8 as text, other bytes as base64, hidden ones as their size.
 
-pub(super) mod base64;
-pub(super) mod concealment;
 pub(super) mod json;
 pub(super) mod mask;
-pub(super) mod percent;
-pub(super) mod portable;
 
-use ::base64::Engine;
-use ::base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
-
-use super::payload::concealment::Concealment;
-use super::views::DeadLetterView;
+use crate::api::{LetterView, RecordContent, ShownBytes, ShownHeader};
+use crate::operations::{Concealment, RecordDetail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 /// Headers that hold figures and names of reprise: shown even where payloads are hidden. The texts
 /// an application gave (`x-retry-reason`, `__dlq.errors.message`) are not among them.
@@ -39,44 +33,21 @@ const OURS: [&str; 20] = [
     "UNIQ_KEY",
 ];
 
-/// The part of a record that is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
-    /// Everything but the value; of the value only the size.
-    List,
-    Whole,
+/// A dead letter in a list.
+pub(super) fn letter_row(found: RecordDetail<LetterView>, show: bool) -> LetterView {
+    let key = shown(found.key, show);
+    let row = LetterView { key, ..found.row };
+    if show { row } else { LetterView { error: None, key_shape: None, ..row } }
 }
 
-/// A dead letter as JSON.
-pub(super) fn dead_letter(letter: &DeadLetterView, detail: Detail, show: bool) -> Value {
-    let mut out = Map::new();
-    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
-    put("group", json!(letter.group));
-    put("offset", json!(letter.offset));
-    put("origin", json!(letter.origin));
-    put("state", json!(letter.state));
-    put("restorable_until_ms", json!(letter.restorable_until_ms));
-    put("redrives", json!(letter.redrives));
-    put("reconsume_times", json!(letter.reconsume_times));
-    put("cause", json!(letter.cause));
-    put("error", if show { json!(letter.error) } else { Value::Null });
-    put("key_shape", if show { json!(letter.key_shape) } else { Value::Null });
-    put("size", json!(letter.size));
-    put("at_ms", json!(letter.at_ms));
-    put("first_failed_ms", json!(letter.first_failed_ms));
-    put("timestamp_ms", json!(letter.timestamp_ms));
-    put("value_bytes", json!(letter.value_bytes));
-    put("key", field(letter.key.as_deref(), show));
-    if detail == Detail::Whole {
-        let shown = show && letter.concealment != Concealment::Whole;
-        put("value", field(letter.value.as_deref(), shown));
-        let headers = letter.headers.iter().map(|(name, value)| {
-            let shown = show || OURS.contains(&name.as_str());
-            json!({ "key": name, "value": field(value.as_deref(), shown) })
-        });
-        put("headers", Value::Array(headers.collect()));
-    }
-    Value::Object(out)
+/// Value and headers of a record.
+pub(super) fn shown_record<T>(found: &mut RecordDetail<T>, show: bool) -> RecordContent {
+    let is_value_shown = show && found.concealment != Concealment::Whole;
+    let headers = std::mem::take(&mut found.headers).into_iter().map(|(key, value)| {
+        let value = shown(value, show || is_ours(&key));
+        ShownHeader { key, value }
+    });
+    RecordContent { headers: headers.collect(), value: shown(found.value.take(), is_value_shown) }
 }
 
 /// Bytes for a page: as text where they are UTF-8, otherwise in hexadecimal.
@@ -101,16 +72,15 @@ pub(super) fn is_ours(header: &str) -> bool {
     OURS.contains(&header)
 }
 
-/// `null`, `"text"`, `{"base64": "…"}` or, hidden, `{"bytes": n}`.
-pub(super) fn field(bytes: Option<&[u8]>, show: bool) -> Value {
-    match bytes {
-        None => Value::Null,
-        Some(bytes) if !show => json!({ "bytes": bytes.len() }),
-        Some(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => json!(text),
-            Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
-        },
-    }
+/// Bytes for JSON.
+pub(super) fn shown(bytes: Option<Vec<u8>>, show: bool) -> Option<ShownBytes> {
+    let bytes = bytes?;
+    Some(match String::from_utf8(bytes) {
+        Ok(text) if show => ShownBytes::Text(text),
+        Err(error) if show => ShownBytes::Base64 { base64: STANDARD.encode(error.as_bytes()) },
+        Ok(text) => ShownBytes::Hidden { bytes: text.len() },
+        Err(error) => ShownBytes::Hidden { bytes: error.as_bytes().len() },
+    })
 }
 
 #[cfg(test)]
@@ -119,21 +89,29 @@ mod tests {
 
     #[test]
     fn hidden_payloads_leave_sizes_and_our_own_figures() {
-        let letter = DeadLetterView {
+        let letter = RecordDetail {
+            row: LetterView { error: Some("secret-reason".into()), ..LetterView::default() },
             key: Some(b"secret-key".to_vec()),
             value: Some(b"secret-value".to_vec()),
-            error: Some("secret-reason".into()),
             headers: vec![
                 ("RECONSUME_TIME".into(), Some(b"17".to_vec())),
                 ("x-retry-reason".into(), Some(b"secret-reason".to_vec())),
                 ("user".into(), Some(b"secret-header".to_vec())),
             ],
-            ..DeadLetterView::default()
+            ..RecordDetail::default()
         };
-        let hidden = dead_letter(&letter, Detail::Whole, false).to_string();
+        let json = |show| {
+            let mut letter = letter.clone();
+            let record = Some(shown_record(&mut letter, show));
+            let letter = LetterView { record, ..letter_row(letter, show) };
+            serde_json::to_string(&letter).unwrap()
+        };
+        let hidden = json(false);
         assert!(!hidden.contains("secret"), "{hidden}");
         assert!(hidden.contains(r#""17""#) && hidden.contains(r#"{"bytes":12}"#), "{hidden}");
-        let shown = dead_letter(&letter, Detail::Whole, true).to_string();
+        let shown = json(true);
         assert_eq!(shown.matches("secret").count(), 5, "{shown}");
+        let read: LetterView = serde_json::from_str(&shown).unwrap();
+        assert_eq!(read.record.unwrap().headers.len(), 3);
     }
 }

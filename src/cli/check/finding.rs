@@ -1,6 +1,6 @@
 //! The finding of one check, with its grade and its remedy.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::model::WallMs;
 use crate::socket::ValidUntil;
@@ -10,7 +10,8 @@ const RENEW_DAYS: i64 = 30;
 const MS_PER_DAY: i64 = 86_400_000;
 
 /// The grade of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Grade {
     Ok,
     /// The sidecar works, but the operator should know.
@@ -20,17 +21,18 @@ pub(super) enum Grade {
 }
 
 /// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     /// A word for the check, the same one at every run.
     pub(super) check: &'static str,
     /// The subject of the check, such as an address or a file.
     pub(super) on: String,
+    #[serde(rename = "state")]
     pub(super) grade: Grade,
     /// A sentence for the operator.
     pub(super) found: String,
-    /// The remedy; empty where there is nothing to do.
-    pub(super) way_out: String,
+    /// The remedy; absent where there is nothing to do.
+    pub(super) way_out: Option<String>,
 }
 
 impl Grade {
@@ -67,7 +69,8 @@ impl Finding {
     }
 
     fn new(check: &'static str, on: &str, grade: Grade, found: String, way_out: &str) -> Self {
-        Self { check, on: on.to_owned(), grade, found, way_out: way_out.to_owned() }
+        let way_out = Some(way_out.to_owned()).filter(|way_out| !way_out.is_empty());
+        Self { check, on: on.to_owned(), grade, found, way_out }
     }
 
     /// A finding about a certificate, by the time it has left.
@@ -86,17 +89,6 @@ impl Finding {
             0..RENEW_DAYS => Self::warn(check, on, found, renew),
             _ => Self::ok(check, on, found),
         }
-    }
-
-    pub(super) fn json(&self) -> Value {
-        let way_out = Some(&self.way_out).filter(|way_out| !way_out.is_empty());
-        json!({
-            "check": self.check,
-            "on": self.on,
-            "state": self.grade.as_str(),
-            "found": self.found,
-            "way_out": way_out,
-        })
     }
 }
 

@@ -9,12 +9,10 @@ mod reserved;
 use std::io::Write;
 
 use clap::Args;
-use serde_json::Value;
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::output::show::{Format, rows};
+use super::output::show::{Format, json};
 use super::output::table::defused;
-use super::output::terminal_screen::TerminalScreen;
 use super::serve::ConfigSource;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -70,9 +68,15 @@ async fn look(config: &Config) -> Vec<Finding> {
 }
 
 fn write(out: &mut dyn Write, format: Format, findings: &[Finding]) -> Result<(), CommandFailure> {
-    if format != Format::Table {
-        let items: Vec<Value> = findings.iter().map(Finding::json).collect();
-        return rows((out, &TerminalScreen::default()), format, &items, &[]);
+    match format {
+        Format::Table => {}
+        Format::Json => return Ok(writeln!(out, "{}", json(&findings, true)?)?),
+        Format::Jsonl => {
+            for finding in findings {
+                writeln!(out, "{}", json(finding, false)?)?;
+            }
+            return Ok(());
+        }
     }
     let width = |of: fn(&Finding) -> &str| {
         findings.iter().map(|finding| of(finding).chars().count()).max().unwrap_or(0)
@@ -82,7 +86,7 @@ fn write(out: &mut dyn Write, format: Format, findings: &[Finding]) -> Result<()
         let Finding { grade, found, way_out, .. } = finding;
         let (grade, what, which) = (grade.as_str(), finding.check, defused(&finding.on));
         writeln!(out, "{grade:<4}  {what:<check$}  {which:<on$}  {}", defused(found))?;
-        if !way_out.is_empty() {
+        if let Some(way_out) = way_out {
             writeln!(out, "      → {}", defused(way_out))?;
         }
     }
@@ -105,6 +109,10 @@ mod tests {
         let expected = "ok    clock     this host  right\n\
                         fail  data_dir  x          full\u{fffd}[31m\n      → make room\n";
         assert_eq!(text, expected);
-        assert_eq!(findings[0].json()["way_out"], Value::Null);
+        let mut out = Vec::new();
+        write(&mut out, Format::Jsonl, &findings).unwrap();
+        let first =
+            r#"{"check":"clock","on":"this host","state":"ok","found":"right","way_out":null}"#;
+        assert_eq!(String::from_utf8(out).unwrap().lines().next(), Some(first));
     }
 }

@@ -2,24 +2,29 @@
 
 use std::cmp::Ordering;
 
-use super::table::Cell;
+use crate::api::Cell;
 
 /// Compares cells: moments by time, numbers inside texts by value.
 pub(in crate::cli) fn compare(a: &Cell, b: &Cell) -> Ordering {
     match (a, b) {
         (Cell::Time(a), Cell::Time(b)) => a.cmp(b),
-        (Cell::Text(a) | Cell::State(a), Cell::Text(b) | Cell::State(b)) => natural(a, b),
         (Cell::Time(_), _) => Ordering::Less,
         (_, Cell::Time(_)) => Ordering::Greater,
+        (a, b) => natural(words(a), words(b)),
+    }
+}
+
+fn words(cell: &Cell) -> &str {
+    match cell {
+        Cell::Text(text) => text.as_deref().unwrap_or_default(),
+        Cell::State(text) => text,
+        Cell::Time(_) => "",
     }
 }
 
 /// Whether a cell is empty; rows with an empty cell are last in any order.
 pub(in crate::cli) fn is_absent(cell: &Cell) -> bool {
-    match cell {
-        Cell::Time(at_ms) => at_ms.is_none(),
-        Cell::Text(text) | Cell::State(text) => text == "-",
-    }
+    matches!(cell, Cell::Time(None) | Cell::Text(None))
 }
 
 /// Compares names by the numbers in them: `orders-9@2` is before `orders-10@1`.
@@ -76,6 +81,6 @@ mod tests {
     fn moments_are_ordered_by_time() {
         let (early, late) = (Cell::Time(Some(9)), Cell::Time(Some(10)));
         assert_eq!(compare(&early, &late), Ordering::Less);
-        assert!(is_absent(&Cell::Time(None)) && is_absent(&Cell::Text("-".to_owned())));
+        assert!(is_absent(&Cell::Time(None)) && is_absent(&Cell::Text(None)));
     }
 }

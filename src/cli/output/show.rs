@@ -3,14 +3,15 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::table::{self, Cell};
+use super::table::{self, defused};
 use super::terminal_screen::TerminalScreen;
-use crate::api::{RecordStage, Selector};
+use crate::api::{Cell, ListRow, Selector};
 use crate::cli::exit::{CommandFailure, Exit};
 use crate::cli::sidecars::AdminAt;
-use crate::cli::sidecars::pages::Total;
+use crate::cli::sidecars::pages::{ADMIN, ListCount, Total};
 
 /// A format of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,8 +51,20 @@ pub(in crate::cli) struct Filter {
     pub(in crate::cli) limit: u64,
 }
 
-/// One column: its title, and the function that makes its cell from an item.
-pub(in crate::cli) type Column = (&'static str, fn(&Value) -> Cell);
+/// An item of a list, with the address of its sidecar where several answer.
+#[derive(Debug, PartialEq, Serialize)]
+pub(in crate::cli) struct LocatedRow<T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) admin: Option<String>,
+    #[serde(flatten)]
+    pub(in crate::cli) item: T,
+}
+
+impl<T> From<T> for LocatedRow<T> {
+    fn from(item: T) -> Self {
+        Self { admin: None, item }
+    }
+}
 
 impl Conditions {
     pub(in crate::cli) fn selector(&self) -> Selector {
@@ -61,12 +74,13 @@ impl Conditions {
 }
 
 impl Filter {
-    /// The length of the list by the counter of its state, or `key`; further conditions have none.
-    pub(in crate::cli) fn total(&self, key: &'static str) -> Option<Total> {
+    /// The length of the list by the counter of its state, or `count`; further conditions have
+    /// none.
+    pub(in crate::cli) fn total(&self, count: ListCount) -> Option<Total> {
         let selector = self.conditions.selector();
-        let key = selector.state.map_or(key, RecordStage::as_str);
+        let count = selector.state.map_or(count, ListCount::Of);
         let is_counted = !Selector { state: None, ..selector.clone() }.is_narrow();
-        is_counted.then(|| Total::of_group(selector.group.as_deref(), key))
+        is_counted.then_some(Total { group: selector.group, count })
     }
 
     /// The conditions as parameters of a query.
@@ -77,35 +91,36 @@ impl Filter {
 
 impl ReadArgs {
     /// Prints one item: as `lines`, or as JSON. Several sidecars may have an item each.
-    pub(in crate::cli) fn one(
+    pub(in crate::cli) fn one<T: DeserializeOwned + Serialize + Send>(
         &self,
         out: &mut dyn Write,
         path: &str,
-        lines: impl Fn(&Value) -> Vec<String>,
+        lines: impl Fn(&T) -> Vec<String>,
     ) -> Result<(), CommandFailure> {
         let mut fleet = self.at.fleet()?;
         if !fleet.is_several() {
-            let answers = fleet.gather(|sidecar| sidecar.get(path))?;
-            return answers.iter().try_for_each(|(_, item)| self.write(out, item, &lines));
+            let answers = fleet.gather(|sidecar| sidecar.get::<T>(path))?;
+            return answers.iter().try_for_each(|(_, item)| self.write(out, item, &lines(item)));
         }
-        let answers = fleet.gather(|sidecar| match sidecar.get(path) {
+        let answers = fleet.gather(|sidecar| match sidecar.get::<T>(path) {
             Err(failure) if failure.exit == Exit::NothingMatched => Ok(Err(failure.says)),
             answer => answer.map(Ok),
         })?;
         let (mut items, mut missing) = (Vec::new(), None);
         for (name, answer) in answers {
             match answer {
-                Ok(item) => items.push(of_sidecar(item, &name)),
+                Ok(item) => items.push(LocatedRow { admin: Some(name), item }),
                 Err(says) => missing = Some(says),
             }
         }
         match self.format {
-            Format::Json => writeln!(out, "{:#}", Value::Array(items.clone()))?,
-            Format::Jsonl => items.iter().try_for_each(|item| writeln!(out, "{item}"))?,
-            Format::Table => {
-                for item in &items {
-                    writeln!(out, "admin         {}", cell(item, "admin"))?;
-                    self.write(out, item, &lines)?;
+            Format::Json => writeln!(out, "{}", json(&items, true)?)?,
+            Format::Table | Format::Jsonl => {
+                for located in &items {
+                    let admin = located.admin.iter();
+                    let admin = admin.map(|admin| format!("admin         {admin}"));
+                    let lines: Vec<String> = admin.chain(lines(&located.item)).collect();
+                    self.write(out, located, &lines)?;
                 }
             }
         }
@@ -117,94 +132,73 @@ impl ReadArgs {
         })
     }
 
+    /// Prints an item, as lines or as JSON.
     pub(in crate::cli) fn write(
         &self,
         out: &mut dyn Write,
-        item: &Value,
-        lines: impl Fn(&Value) -> Vec<String>,
+        item: &impl Serialize,
+        lines: &[String],
     ) -> Result<(), CommandFailure> {
         match self.format {
-            Format::Table => {
-                for line in lines(item) {
-                    writeln!(out, "{line}")?;
-                }
-            }
-            Format::Json => writeln!(out, "{item:#}")?,
-            Format::Jsonl => writeln!(out, "{item}")?,
+            Format::Table => lines.iter().try_for_each(|line| writeln!(out, "{line}"))?,
+            Format::Json => writeln!(out, "{}", json(item, true)?)?,
+            Format::Jsonl => writeln!(out, "{}", json(item, false)?)?,
         }
         Ok(())
     }
 }
 
-/// An item with the address of its sidecar added.
-pub(in crate::cli) fn of_sidecar(mut item: Value, name: &str) -> Value {
-    if let Some(fields) = item.as_object_mut() {
-        fields.insert("admin".to_owned(), Value::from(name));
-    }
-    item
+/// An item as JSON, on one line or indented.
+pub(in crate::cli) fn json(
+    item: &impl Serialize,
+    is_indented: bool,
+) -> Result<String, CommandFailure> {
+    let text =
+        if is_indented { serde_json::to_string_pretty(item) } else { serde_json::to_string(item) };
+    text.map_err(|error| {
+        CommandFailure::new(Exit::Failed, format!("the answer cannot be written: {error}"))
+    })
 }
 
-/// Prints items as a table with the titles of `columns`, as a JSON array or as JSON lines.
-pub(in crate::cli) fn rows(
+/// Prints items as a table, as a JSON array or as JSON lines.
+pub(in crate::cli) fn rows<T: ListRow + Serialize>(
     (out, screen): (&mut dyn Write, &TerminalScreen),
     format: Format,
-    items: &[Value],
-    columns: &[Column],
+    items: &[LocatedRow<T>],
 ) -> Result<(), CommandFailure> {
     match format {
         Format::Table if items.is_empty() => {}
         Format::Table => {
-            let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
-            let row = |item: &Value| columns.iter().map(|(_, cell)| cell(item)).collect();
+            let is_several = items.iter().any(|item| item.admin.is_some());
+            let admin = is_several.then_some(ADMIN);
+            let titles = admin.into_iter().chain(T::COLUMNS.iter().map(|(title, _)| *title));
+            let row = |row: &LocatedRow<T>| {
+                let admin = is_several.then(|| Cell::Text(row.admin.clone()));
+                admin
+                    .into_iter()
+                    .chain(T::COLUMNS.iter().map(|(_, cell)| cell(&row.item)))
+                    .collect()
+            };
             let rows: Vec<Vec<Cell>> = items.iter().map(row).collect();
+            let titles: Vec<&str> = titles.collect();
             out.write_all(table::render(&titles, &rows, screen).as_bytes())?;
         }
-        Format::Json => writeln!(out, "{:#}", Value::Array(items.to_vec()))?,
+        Format::Json => writeln!(out, "{}", json(&items, true)?)?,
         Format::Jsonl => {
             for item in items {
-                writeln!(out, "{item}")?;
+                writeln!(out, "{}", json(item, false)?)?;
             }
         }
     }
     Ok(())
 }
 
-/// The field of an item as text; `-` when absent.
-pub(in crate::cli) fn cell(item: &Value, key: &str) -> String {
-    text(item.get(key).unwrap_or(&Value::Null))
+/// A text in one line; `-` when absent.
+pub(in crate::cli) fn known<T: ToString>(text: Option<&T>) -> String {
+    text.map_or("-".to_owned(), |text| defused(&text.to_string()))
 }
 
-/// A value as text: no quotes, `-` for nothing.
-pub(in crate::cli) fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Object(map) => match (map.get("base64"), map.get("bytes")) {
-            (Some(Value::String(base64)), _) => format!("base64:{base64}"),
-            (_, Some(bytes)) => format!("({bytes} bytes, hidden)"),
-            _ => value.to_string(),
-        },
-        other => other.to_string(),
-    }
-}
-
-/// A field of an item as a cell.
-pub(in crate::cli) fn field(item: &Value, key: &str) -> Cell {
-    Cell::Text(cell(item, key))
-}
-
-/// A field with the word of a state.
-pub(in crate::cli) fn state(item: &Value, key: &str) -> Cell {
-    Cell::State(cell(item, key))
-}
-
-/// A field with Unix milliseconds.
-pub(in crate::cli) fn time(item: &Value, key: &str) -> Cell {
-    Cell::Time(item.get(key).and_then(Value::as_i64))
-}
-
-/// A field with Unix milliseconds, for a page about one item; `-` when absent.
-pub(in crate::cli) fn moment(screen: &TerminalScreen, item: &Value, key: &str) -> String {
-    let at_ms = item.get(key).and_then(Value::as_i64);
+/// Unix milliseconds, for a page about one item; `-` when absent.
+pub(in crate::cli) fn moment(screen: &TerminalScreen, at_ms: Option<i64>) -> String {
     at_ms.map_or("-".to_owned(), |at_ms| screen.long_time(at_ms))
 }

@@ -1,6 +1,7 @@
 //! Tables of text: each column is as wide as its widest cell. A terminal cuts the widest columns.
 
 use super::terminal_screen::{TerminalScreen, Tone, tone};
+use crate::api::Cell;
 
 /// Spaces between two columns.
 const GAP: usize = 2;
@@ -19,29 +20,19 @@ const WIDE: [(char, char); 9] = [
     ('\u{20000}', '\u{3fffd}'),
 ];
 
-/// One cell of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Cell {
-    Text(String),
-    /// The word of a state, which is coloured.
-    State(String),
-    /// A moment in Unix milliseconds.
-    Time(Option<i64>),
+fn cell_text(cell: &Cell, screen: &TerminalScreen) -> String {
+    let text = match cell {
+        Cell::Text(text) => text.as_deref().map(defused),
+        Cell::State(text) => Some(defused(text)),
+        Cell::Time(at_ms) => at_ms.map(|at_ms| screen.time(at_ms)),
+    };
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
-impl Cell {
-    fn text(&self, screen: &TerminalScreen) -> String {
-        match self {
-            Self::Text(text) | Self::State(text) => defused(text),
-            Self::Time(at_ms) => at_ms.map_or("-".to_owned(), |at_ms| screen.time(at_ms)),
-        }
-    }
-
-    fn tone(&self) -> Option<Tone> {
-        match self {
-            Self::State(word) => tone(word),
-            Self::Text(_) | Self::Time(_) => None,
-        }
+fn cell_tone(cell: &Cell) -> Option<Tone> {
+    match cell {
+        Cell::State(word) => tone(word),
+        Cell::Text(_) | Cell::Time(_) => None,
     }
 }
 
@@ -51,7 +42,7 @@ pub(in crate::cli) fn render(
     rows: &[Vec<Cell>],
     screen: &TerminalScreen,
 ) -> String {
-    let text = |row: &Vec<Cell>| row.iter().map(|cell| cell.text(screen)).collect();
+    let text = |row: &Vec<Cell>| row.iter().map(|cell| cell_text(cell, screen)).collect();
     let texts: Vec<Vec<String>> = rows.iter().map(text).collect();
     let mut widths: Vec<usize> = titles
         .iter()
@@ -67,7 +58,7 @@ pub(in crate::cli) fn render(
     let mut out = String::new();
     line(&mut out, screen, titles.iter().map(|title| (*title, None)).zip(&widths));
     for (row, texts) in rows.iter().zip(&texts) {
-        let cells = texts.iter().map(String::as_str).zip(row.iter().map(Cell::tone));
+        let cells = texts.iter().map(String::as_str).zip(row.iter().map(cell_tone));
         line(&mut out, screen, cells.zip(&widths));
     }
     out
@@ -149,7 +140,7 @@ mod tests {
     use crate::cli::output::terminal_screen::Size;
 
     fn text(text: &str) -> Cell {
-        Cell::Text(text.to_owned())
+        Cell::Text(Some(text.to_owned()))
     }
 
     fn terminal(columns: usize) -> TerminalScreen {

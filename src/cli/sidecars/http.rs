@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::cli::exit::{CommandFailure, Exit};
 
@@ -16,6 +17,12 @@ const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Most headers of an answer; the admin port sends fewer than ten.
 const HEADERS_MAX: usize = 64;
+
+/// The answer to a request that gets no data.
+#[derive(Deserialize)]
+struct RefusedAnswer {
+    error: String,
+}
 
 /// One admin port.
 #[derive(Clone, Debug)]
@@ -31,16 +38,29 @@ pub(in crate::cli) struct AdminEndpoint {
 
 impl AdminEndpoint {
     /// GETs a path and reads JSON; any status but 200 is a failure with the sidecar's own sentence.
-    pub(in crate::cli) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
+    pub(in crate::cli) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
         self.ask("GET", path, &[])
     }
 
     /// POSTs JSON and reads JSON; failures are those of `get`.
-    pub(in crate::cli) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
-        self.ask("POST", path, body.to_string().as_bytes())
+    pub(in crate::cli) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CommandFailure> {
+        let body = serde_json::to_vec(body);
+        let body = body.map_err(|error| {
+            CommandFailure::new(Exit::Failed, format!("the request cannot be written: {error}"))
+        })?;
+        self.ask("POST", path, &body)
     }
 
-    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Value, CommandFailure> {
+    fn ask<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<T, CommandFailure> {
         let answer = self.exchange(method, path, body)?;
         let strange = || {
             let name = &self.name;
@@ -48,18 +68,17 @@ impl AdminEndpoint {
             CommandFailure::new(Exit::Failed, says)
         };
         let (status, body) = split(&answer).ok_or_else(strange)?;
-        let value: Value = serde_json::from_slice(body).map_err(|_| strange())?;
         if status == 200 {
-            return Ok(value);
+            return serde_json::from_slice(body).map_err(|_| strange());
         }
+        let RefusedAnswer { error } = serde_json::from_slice(body).map_err(|_| strange())?;
         let exit = match status {
             404 => Exit::NothingMatched,
             401 | 403 | 409 => Exit::Refused,
             400 => Exit::Usage,
             _ => Exit::Failed,
         };
-        let says = value.get("error").and_then(Value::as_str).ok_or_else(strange)?;
-        Err(CommandFailure::new(exit, says))
+        Err(CommandFailure::new(exit, error))
     }
 
     fn exchange(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, CommandFailure> {

@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::{ArgAction, Args};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::exit::{CommandFailure, Exit};
 use super::sidecars::http::AdminEndpoint;
+use crate::api::Overview;
 use crate::config::ADMIN_VARIABLE;
 
 /// The port of the admin port by default.
@@ -69,12 +71,16 @@ impl AdminAt {
     }
 
     /// GETs from the one sidecar that a command acts on.
-    pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
         self.single()?.get(path)
     }
 
     /// POSTs to the one sidecar that a command acts on.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
+    pub(super) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CommandFailure> {
         self.single()?.post(path, body)
     }
 
@@ -273,9 +279,8 @@ fn resolve(host: &str) -> Result<Vec<SocketAddr>, CommandFailure> {
 }
 
 fn identity(sidecar: &AdminEndpoint) -> Result<String, CommandFailure> {
-    let overview = sidecar.get("/api/v1/overview")?;
-    let id = overview.get("cluster_id").and_then(Value::as_str);
-    Ok(id.unwrap_or(&sidecar.name).to_owned())
+    let overview: Overview = sidecar.get("/api/v1/overview")?;
+    Ok(overview.cluster_id)
 }
 
 impl SilentAddress {

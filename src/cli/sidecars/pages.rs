@@ -4,15 +4,16 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::http::AdminEndpoint;
 use super::{AdminAt, Fleet};
-use crate::admin::percent_encoded;
+use crate::api::{Cell, GroupView, ListRow, Overview, Page, RecordStage, percent_encoded};
 use crate::cli::exit::{CommandFailure, Exit, complain};
 use crate::cli::output::redraw::{self, WatchFrame};
 use crate::cli::output::row_order::{compare, is_absent};
-use crate::cli::output::show::{Column, Format, ReadArgs, field, of_sidecar, rows};
+use crate::cli::output::show::{Format, LocatedRow, ReadArgs, rows};
 use crate::cli::output::terminal_screen::TerminalScreen;
 
 /// Items of one request.
@@ -20,8 +21,8 @@ const PAGE: usize = 500;
 /// The pause between two requests while a sidecar still counts.
 const COUNTING_PAUSE: Duration = Duration::from_millis(200);
 
-/// The column with the sidecar's address, for answers of several.
-pub(in crate::cli) const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
+/// The title of the column with the sidecar's address, for answers of several.
+pub(in crate::cli) const ADMIN: &str = "ADMIN";
 
 /// Flags of every list.
 #[derive(Clone, Debug, Args)]
@@ -49,32 +50,52 @@ pub(in crate::cli) struct List<'a> {
     pub(in crate::cli) query: Vec<(String, String)>,
     /// The most items that are shown; absent for a list without pages.
     pub(in crate::cli) limit: Option<u64>,
-    pub(in crate::cli) columns: &'a [Column],
     /// The order of the items when several sidecars answer, in the form of `--sort`.
     pub(in crate::cli) order: &'a str,
     /// Absent where the length of the list is unknown before it is read.
     pub(in crate::cli) total: Option<Total>,
 }
 
-/// The path of an answer, and its field with the length of a list.
+/// The length of a list of one group or of all, as a counter tells it.
 pub(in crate::cli) struct Total {
-    pub(in crate::cli) path: String,
-    pub(in crate::cli) key: String,
+    pub(in crate::cli) group: Option<String>,
+    pub(in crate::cli) count: ListCount,
+}
+
+/// The counter of a list.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) enum ListCount {
+    Groups,
+    Delayed,
+    Pending,
+    DeadLetters,
+    /// Failed records of one state.
+    Of(RecordStage),
 }
 
 /// The items of a list, of one sidecar or of all.
-#[derive(Debug, Default)]
-struct ListItems {
-    items: Vec<Value>,
+#[derive(Debug)]
+struct ListItems<T> {
+    items: Vec<T>,
     is_cut: bool,
     /// Records of the items that are not in the answer.
     rest: u64,
 }
 
-/// A list with its columns and notes.
-struct ListAnswer {
-    items: Vec<Value>,
-    columns: Vec<Column>,
+/// The whole answer to a list without pages.
+#[derive(Deserialize)]
+struct WholeList<T> {
+    items: Vec<T>,
+    #[serde(default)]
+    rest: u64,
+    /// The list is empty, because its count still runs.
+    #[serde(default)]
+    counting: bool,
+}
+
+/// A list with its notes.
+struct ListAnswer<T> {
+    items: Vec<LocatedRow<T>>,
     /// Sentences for stderr.
     notes: Vec<String>,
     fleet: Fleet,
@@ -82,24 +103,24 @@ struct ListAnswer {
 
 impl Listing {
     /// Reads a whole list and prints it; an empty one is a failure.
-    pub(in crate::cli) fn show(
+    pub(in crate::cli) fn show<T: ListItem>(
         &self,
         (out, screen): (&mut dyn Write, &TerminalScreen),
         list: &List<'_>,
     ) -> Result<(), CommandFailure> {
         if let Some(order) = &self.sort {
-            check_column(order, list.columns)?;
+            check_column::<T>(order)?;
         }
         if let Some(seconds) = self.watch {
-            return self.watch(Duration::from_secs(seconds), (out, screen), list);
+            return self.watch::<T>(Duration::from_secs(seconds), (out, screen), list);
         }
-        let found = self.read(list)?;
-        rows((out, screen), self.reading.format, &found.items, &found.columns)?;
+        let found = self.read::<T>(list)?;
+        rows((out, screen), self.reading.format, &found.items)?;
         found.notes.iter().for_each(|note| complain(note));
         found.fleet.end(found.items.len())
     }
 
-    fn watch(
+    fn watch<T: ListItem>(
         &self,
         every: Duration,
         to: (&mut dyn Write, &TerminalScreen),
@@ -110,10 +131,10 @@ impl Listing {
             return Err(CommandFailure::new(Exit::Usage, says));
         }
         redraw::run(every, to, |screen| {
-            let found = self.read(list)?;
+            let found = self.read::<T>(list)?;
             let mut table = Vec::new();
             let out: &mut dyn Write = &mut table;
-            rows((out, screen), Format::Table, &found.items, &found.columns)?;
+            rows((out, screen), Format::Table, &found.items)?;
             let table = String::from_utf8_lossy(&table);
             let mut notes = found.notes;
             if let Err(failure) = found.fleet.end(found.items.len()) {
@@ -123,20 +144,18 @@ impl Listing {
         })
     }
 
-    fn read(&self, list: &List<'_>) -> Result<ListAnswer, CommandFailure> {
+    fn read<T: ListItem>(&self, list: &List<'_>) -> Result<ListAnswer<T>, CommandFailure> {
         let mut fleet = self.reading.at.fleet()?;
         let is_several = fleet.is_several();
         let answers = fleet.gather(|sidecar| match list.items(sidecar) {
             // Another sidecar may know the group.
             Err(failure) if is_several && failure.exit == Exit::NothingMatched => {
-                Ok(ListItems::default())
+                Ok(ListItems { items: Vec::new(), is_cut: false, rest: 0 })
             }
             answer => answer,
         })?;
-        let columns = list.columns.iter().copied();
-        let columns: Vec<Column> = is_several.then_some(ADMIN).into_iter().chain(columns).collect();
         let order = self.sort.as_deref().or(is_several.then_some(list.order));
-        let ListItems { items, is_cut, rest } = list.merge(answers, is_several, order, &columns);
+        let ListItems { items, is_cut, rest } = list.merge(answers, is_several, order);
         let mut notes = Vec::new();
         if is_cut {
             let total = list.total.as_ref().and_then(|total| total.ask(&mut fleet));
@@ -145,28 +164,51 @@ impl Listing {
         if rest > 0 {
             notes.push(format!("{rest} letters of further kinds are not listed"));
         }
-        Ok(ListAnswer { items, columns, notes, fleet })
+        Ok(ListAnswer { items, notes, fleet })
     }
 }
 
+/// An item that a list reads, shows and writes.
+pub(in crate::cli) trait ListItem:
+    ListRow + DeserializeOwned + Serialize + Send
+{
+}
+
+impl<T: ListRow + DeserializeOwned + Serialize + Send> ListItem for T {}
+
 impl Total {
-    /// The length of a list of a group, or of all groups.
-    pub(in crate::cli) fn of_group(group: Option<&str>, key: &str) -> Self {
-        let path = match group {
-            Some(group) => format!("/api/v1/groups/{}", percent_encoded(group)),
-            None => "/api/v1/overview".to_owned(),
-        };
-        Self { path, key: key.to_owned() }
+    /// The length of a list of all groups.
+    pub(in crate::cli) fn of_all(count: ListCount) -> Self {
+        Self { group: None, count }
     }
 
     /// The sum over all sidecars; absent if one does not tell its length.
     fn ask(&self, fleet: &mut Fleet) -> Option<usize> {
-        let answers = fleet.gather(|sidecar| match sidecar.get(&self.path) {
+        let answers = fleet.gather(|sidecar| match self.of_sidecar(sidecar) {
             Err(failure) if failure.exit == Exit::NothingMatched => Ok(Some(0)),
-            answer => Ok(answer?.get(&self.key).and_then(Value::as_u64)),
+            answer => answer,
         });
         let total: Option<u64> = answers.ok()?.into_iter().map(|(_, count)| count).sum();
         total.and_then(|total| usize::try_from(total).ok())
+    }
+
+    fn of_sidecar(&self, sidecar: &AdminEndpoint) -> Result<Option<u64>, CommandFailure> {
+        let (states, dead_letters, others) = if let Some(group) = &self.group {
+            let path = format!("/api/v1/groups/{}", percent_encoded(group));
+            let group: GroupView = sidecar.get(&path)?;
+            (group.states, group.dead_letters, [None; 2])
+        } else {
+            let all: Overview = sidecar.get("/api/v1/overview")?;
+            (all.states, all.dead_letters, [Some(all.groups), Some(all.delayed)])
+        };
+        let [groups, delayed] = others;
+        Ok(match self.count {
+            ListCount::Groups => groups,
+            ListCount::Delayed => delayed,
+            ListCount::Pending => Some(states.pending()),
+            ListCount::DeadLetters | ListCount::Of(RecordStage::Dead) => Some(dead_letters),
+            ListCount::Of(state) => states.of(state),
+        })
     }
 }
 
@@ -181,26 +223,21 @@ fn cut_note(shown: usize, total: Option<usize>, is_sorted: bool) -> String {
 
 impl List<'_> {
     /// Merges the answers of sidecars.
-    fn merge(
+    fn merge<T: ListRow>(
         &self,
-        answers: Vec<(String, ListItems)>,
+        answers: Vec<(String, ListItems<T>)>,
         is_several: bool,
         order: Option<&str>,
-        columns: &[Column],
-    ) -> ListItems {
-        let mut all = ListItems::default();
+    ) -> ListItems<LocatedRow<T>> {
+        let mut all = ListItems { items: Vec::new(), is_cut: false, rest: 0 };
         for (name, answer) in answers {
             all.is_cut |= answer.is_cut;
             all.rest += answer.rest;
-            let items = answer.items.into_iter();
-            if is_several {
-                all.items.extend(items.map(|item| of_sidecar(item, &name)));
-            } else {
-                all.items.extend(items);
-            }
+            let located = |item| LocatedRow { admin: is_several.then(|| name.clone()), item };
+            all.items.extend(answer.items.into_iter().map(located));
         }
         if let Some(order) = order {
-            sort(&mut all.items, columns, order);
+            sort(&mut all.items, order);
         }
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(usize::MAX);
@@ -210,16 +247,19 @@ impl List<'_> {
     }
 
     /// The items of one sidecar.
-    fn items(&self, sidecar: &AdminEndpoint) -> Result<ListItems, CommandFailure> {
+    fn items<T: DeserializeOwned>(
+        &self,
+        sidecar: &AdminEndpoint,
+    ) -> Result<ListItems<T>, CommandFailure> {
         let Some(limit) = self.limit else {
             let url = url(self.path, None, &self.query);
-            let mut answer = sidecar.get(&url)?;
-            while answer.get("counting") == Some(&Value::Bool(true)) {
+            let mut answer: WholeList<T> = sidecar.get(&url)?;
+            while answer.counting {
                 std::thread::sleep(COUNTING_PAUSE);
                 answer = sidecar.get(&url)?;
             }
-            let rest = answer.get("rest").and_then(Value::as_u64).unwrap_or(0);
-            return Ok(ListItems { items: taken(&mut answer), is_cut: false, rest });
+            let WholeList { items, rest, .. } = answer;
+            return Ok(ListItems { items, is_cut: false, rest });
         };
         let (items, is_cut) = paged(sidecar, self.path, &self.query, limit)?;
         Ok(ListItems { items, is_cut, rest: 0 })
@@ -227,10 +267,10 @@ impl List<'_> {
 }
 
 /// Refuses an order by a column that a list does not have.
-fn check_column(order: &str, columns: &[Column]) -> Result<(), CommandFailure> {
+fn check_column<T: ListRow>(order: &str) -> Result<(), CommandFailure> {
     let title = order.strip_prefix('-').unwrap_or(order);
-    let titles = columns.iter().chain([&ADMIN]).map(|(title, _)| title.to_lowercase());
-    let titles: Vec<String> = titles.collect();
+    let titles = T::COLUMNS.iter().map(|(title, _)| *title).chain([ADMIN]);
+    let titles: Vec<String> = titles.map(str::to_lowercase).collect();
     if titles.iter().any(|known| known.eq_ignore_ascii_case(title)) {
         return Ok(());
     }
@@ -242,63 +282,57 @@ fn check_column(order: &str, columns: &[Column]) -> Result<(), CommandFailure> {
 }
 
 /// Sorts items by a column; items without a value are last.
-fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
+fn sort<T: ListRow>(items: &mut Vec<LocatedRow<T>>, order: &str) {
     let (title, is_reverse) = match order.strip_prefix('-') {
         Some(title) => (title, true),
         None => (order, false),
     };
-    let Some((_, cell)) = columns.iter().find(|(name, _)| name.eq_ignore_ascii_case(title)) else {
-        return;
+    let column = T::COLUMNS.iter().find(|(name, _)| name.eq_ignore_ascii_case(title));
+    let key = |row: &LocatedRow<T>| match column {
+        Some((_, cell)) => cell(&row.item),
+        None => Cell::Text(row.admin.clone()),
     };
-    let mut keyed: Vec<_> = items.drain(..).map(|item| (cell(&item), item)).collect();
+    let mut keyed: Vec<_> = items.drain(..).map(|row| (key(&row), row)).collect();
     keyed.sort_by(|(a, _), (b, _)| {
         let order = if is_reverse { compare(b, a) } else { compare(a, b) };
         is_absent(a).cmp(&is_absent(b)).then(order)
     });
-    items.extend(keyed.into_iter().map(|(_, item)| item));
+    items.extend(keyed.into_iter().map(|(_, row)| row));
 }
 
 /// The list at `path` of the one sidecar that a command acts on, at most `limit` items.
-pub(in crate::cli) fn items(
+pub(in crate::cli) fn items<T: DeserializeOwned>(
     at: &AdminAt,
     path: &str,
     query: &[(String, String)],
     limit: u64,
-) -> Result<Vec<Value>, CommandFailure> {
+) -> Result<Vec<T>, CommandFailure> {
     Ok(paged(at.single()?, path, query, limit)?.0)
 }
 
 /// The list at `path`, at most `limit` items, and whether there are more.
-fn paged(
+fn paged<T: DeserializeOwned>(
     sidecar: &AdminEndpoint,
     path: &str,
     query: &[(String, String)],
     limit: u64,
-) -> Result<(Vec<Value>, bool), CommandFailure> {
+) -> Result<(Vec<T>, bool), CommandFailure> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut items: Vec<Value> = Vec::new();
+    let mut items: Vec<T> = Vec::new();
     let mut query = query.to_vec();
     loop {
         // A full list needs one request more, to see whether there is another item.
-        let page = PAGE.min(limit - items.len()).max(1);
-        let mut answer = sidecar.get(&url(path, Some(page), &query))?;
-        let more = taken(&mut answer);
-        if items.len() >= limit && !more.is_empty() {
+        let size = PAGE.min(limit - items.len()).max(1);
+        let page: Page<T> = sidecar.get(&url(path, Some(size), &query))?;
+        if items.len() >= limit && !page.items.is_empty() {
             return Ok((items, true));
         }
-        items.extend(more);
-        let Some(next) = answer.get("next").and_then(Value::as_str) else {
+        items.extend(page.items);
+        let Some(next) = page.next else {
             return Ok((items, false));
         };
         query.retain(|(name, _)| *name != "after");
-        query.push(("after".to_owned(), next.to_owned()));
-    }
-}
-
-fn taken(answer: &mut Value) -> Vec<Value> {
-    match answer.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
+        query.push(("after".to_owned(), next));
     }
 }
 
@@ -316,52 +350,59 @@ fn url(path: &str, page: Option<usize>, query: &[(String, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::api::Column;
 
-    const COLUMNS: [Column; 2] = [("GROUP", |v| field(v, "group")), ("LEVEL", |v| field(v, "n"))];
+    /// A group with a level.
+    #[derive(Debug, PartialEq)]
+    struct Item(&'static str, Option<u32>);
+
+    impl ListRow for Item {
+        const COLUMNS: &'static [Column<Self>] = &[
+            ("GROUP", |v| Cell::Text(Some(v.0.to_owned()))),
+            ("LEVEL", |v| Cell::Text(v.1.map(|level| level.to_string()))),
+        ];
+    }
 
     #[test]
     fn items_without_a_value_are_last_in_any_order() {
-        let mut items = vec![json!({"n": 10}), json!({}), json!({"n": 9})];
-        sort(&mut items, &COLUMNS, "level");
-        assert_eq!(items, [json!({"n": 9}), json!({"n": 10}), json!({})]);
-        sort(&mut items, &COLUMNS, "-LEVEL");
-        assert_eq!(items, [json!({"n": 10}), json!({"n": 9}), json!({})]);
+        let mut items: Vec<LocatedRow<Item>> =
+            [Some(10), None, Some(9)].map(|level| Item("a", level).into()).into();
+        let levels =
+            |items: &[LocatedRow<Item>]| -> Vec<_> { items.iter().map(|row| row.item.1).collect() };
+        sort(&mut items, "level");
+        assert_eq!(levels(&items), [Some(9), Some(10), None]);
+        sort(&mut items, "-LEVEL");
+        assert_eq!(levels(&items), [Some(10), Some(9), None]);
     }
 
     #[test]
     fn an_unknown_column_is_refused_with_the_known_ones() {
-        assert!(check_column("-Level", &COLUMNS).is_ok());
-        let failure = check_column("--format", &COLUMNS).unwrap_err();
+        assert!(check_column::<Item>("-Level").is_ok());
+        let failure = check_column::<Item>("--format").unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         assert!(failure.says.contains("one of group, level, admin,"), "{}", failure.says);
     }
 
     #[test]
     fn answers_of_several_sidecars_are_one_list() {
-        let list = List {
-            path: "",
-            query: vec![],
-            limit: Some(2),
-            columns: &COLUMNS,
-            order: "group",
-            total: None,
-        };
-        let items = |names: &[&str]| ListItems {
-            items: names.iter().map(|name| json!({ "group": name })).collect(),
+        let list = List { path: "", query: vec![], limit: Some(2), order: "group", total: None };
+        let items = |names: &[&'static str]| ListItems {
+            items: names.iter().map(|name| Item(name, None)).collect(),
             is_cut: false,
             rest: 1,
         };
         let answers =
             vec![("a:1".to_owned(), items(&["b", "d"])), ("b:1".to_owned(), items(&["c"]))];
-        let merged = list.merge(answers, true, Some("group"), &COLUMNS);
-        let first = json!({"group": "b", "admin": "a:1"});
-        assert_eq!(merged.items, [first, json!({"group": "c", "admin": "b:1"})]);
+        let merged = list.merge(answers, true, Some("group"));
+        let located = |admin: &str, name| LocatedRow {
+            admin: Some(admin.to_owned()),
+            item: Item(name, None),
+        };
+        assert_eq!(merged.items, [located("a:1", "b"), located("b:1", "c")]);
         assert_eq!((merged.is_cut, merged.rest), (true, 2));
-        let one = list.merge(vec![("a:1".to_owned(), items(&["b"]))], false, None, &COLUMNS);
-        assert_eq!(one.items, [json!({"group": "b"})]);
+        let one = list.merge(vec![("a:1".to_owned(), items(&["b"]))], false, None);
+        assert_eq!(one.items, [Item("b", None).into()]);
     }
 
     #[test]

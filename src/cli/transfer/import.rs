@@ -6,14 +6,12 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use super::{ENTRIES_MAX, entry_of, next_line, source_of};
-use crate::admin::Portable;
 use crate::cli::exit::{CommandFailure, Exit, complain};
 use crate::cli::output::progress_bar::{self, ProgressBar};
-use crate::cli::output::show::cell;
 use crate::cli::sidecars::AdminAt;
+use crate::operations::{EntryImportOutcome, ImportReport, LetterImport, Portable};
 
 /// Bytes of lines sent at once, unless one line is longer.
 const BYTES_MAX: usize = 8 << 20;
@@ -143,9 +141,9 @@ impl FileImport<'_> {
             return Ok(());
         }
         self.show();
-        let body = json!({ "source": self.source, "entries": entries, "note": self.args.note });
-        drop(entries);
-        let mut answer =
+        let (source, note) = (self.source.clone(), self.args.note.clone());
+        let body = LetterImport { source, entries, note };
+        let report: ImportReport =
             self.args.at.post("/api/v1/dead-letters/import", &body).map_err(|failure| {
                 let imported = self.totals.imported;
                 if imported == 0 {
@@ -158,21 +156,14 @@ impl FileImport<'_> {
                 );
                 CommandFailure::new(failure.exit, says)
             })?;
-        let Some(Value::Array(outcomes)) = answer.get_mut("outcomes").map(Value::take) else {
-            return Err(CommandFailure::new(
-                Exit::Failed,
-                "the sidecar does not say what became of them",
-            ));
-        };
-        for (number, outcome) in numbers.into_iter().zip(outcomes) {
-            match outcome.get("outcome").and_then(Value::as_str) {
-                Some("imported") => self.totals.imported += 1,
-                Some("known") => self.totals.known += 1,
-                _ => {
+        for (number, entry) in numbers.into_iter().zip(report.outcomes) {
+            match entry.outcome {
+                EntryImportOutcome::Imported => self.totals.imported += 1,
+                EntryImportOutcome::Known => self.totals.known += 1,
+                EntryImportOutcome::Refused { why } => {
                     self.totals.refused += 1;
                     self.progress.wipe();
-                    let why = format!("refused: {}", cell(&outcome, "why"));
-                    complain(&self.says(number, &why));
+                    complain(&self.says(number, &format!("refused: {why}")));
                 }
             }
         }

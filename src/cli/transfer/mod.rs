@@ -11,17 +11,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::exit::{CommandFailure, Exit, complain};
 use super::output::progress_bar::ProgressBar;
+use super::output::show::json;
 use super::sidecars::AdminAt;
 use super::sidecars::pages::items;
-use crate::admin::{Portable, percent_encoded};
-use crate::api::Selector;
+use crate::api::{GroupView, Selector, percent_encoded};
+use crate::operations::{LetterExport, Portable};
 
-/// The key of the first line; its value is the version of the lines that follow.
-const EXPORT: &str = "reprise_export";
 /// The version this build writes and reads.
 const VERSION: u64 = 1;
 /// Entries in one request.
@@ -30,14 +29,30 @@ const ENTRIES_MAX: usize = 1000;
 const LINE_BYTES_MAX: usize = (160 << 20) - (64 << 10);
 
 /// The first line of a file.
-fn head(source: &Value) -> Value {
-    json!({ EXPORT: VERSION, "source": source })
+#[derive(Serialize)]
+struct ExportHead {
+    /// The version of the lines that follow.
+    #[serde(rename = "reprise_export")]
+    version: u64,
+    source: String,
+}
+
+/// [`ExportHead`], as it is read.
+#[derive(Deserialize)]
+struct FirstLine {
+    #[serde(rename = "reprise_export")]
+    version: Option<u64>,
+    source: Option<String>,
+}
+
+fn head(source: &str) -> ExportHead {
+    ExportHead { version: VERSION, source: source.to_owned() }
 }
 
 /// The id of the sidecar that exported a file, from its first line.
 fn source_of(line: &[u8]) -> Result<String, String> {
-    let first: Value = serde_json::from_slice(line).map_err(|_| "is no JSON".to_owned())?;
-    match first.get(EXPORT).and_then(Value::as_u64) {
+    let first: FirstLine = serde_json::from_slice(line).map_err(|_| "is no JSON".to_owned())?;
+    match first.version {
         Some(VERSION) => {}
         Some(version) => {
             return Err(format!(
@@ -46,8 +61,7 @@ fn source_of(line: &[u8]) -> Result<String, String> {
         }
         None => return Err("is no export; it is what `reprise dlq export` writes".to_owned()),
     }
-    let source = first.get("source").and_then(Value::as_str);
-    source.map(str::to_owned).ok_or_else(|| "names no source".to_owned())
+    first.source.ok_or_else(|| "names no source".to_owned())
 }
 
 /// The record of a line.
@@ -121,20 +135,18 @@ impl ExportQuery<'_> {
         for group in groups {
             let mut after = None;
             loop {
-                let mut answer = self.at.get(&self.page(&group, after.as_deref()))?;
-                let source = answer.get("source").cloned().unwrap_or_default();
-                let items = answer.get_mut("items").map(Value::take);
-                let Some(Value::Array(items)) = items else { break };
-                for item in items {
+                let path = self.page(&group, after.as_deref());
+                let part: LetterExport = self.at.get(&path)?;
+                for item in &part.items {
                     if totals.written == 0 {
-                        writeln!(out, "{}", head(&source))?;
+                        writeln!(out, "{}", json(&head(&part.source), false)?)?;
                     }
-                    writeln!(out, "{item}")?;
+                    writeln!(out, "{}", json(item, false)?)?;
                     totals.written += 1;
                 }
                 progress.line(&format!("{} written", totals.written));
-                totals.leave_out((&group, &answer), &mut progress);
-                after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+                totals.leave_out((&group, &part.unreadable), &mut progress);
+                after = part.next;
                 if after.is_none() {
                     break;
                 }
@@ -145,9 +157,8 @@ impl ExportQuery<'_> {
     }
 
     fn groups(&self) -> Result<Vec<String>, CommandFailure> {
-        let groups = items(self.at, "/api/v1/groups", &[], u64::MAX)?;
-        let name = |group: &Value| group.get("group").and_then(Value::as_str).map(str::to_owned);
-        Ok(groups.iter().filter_map(name).collect())
+        let groups: Vec<GroupView> = items(self.at, "/api/v1/groups", &[], u64::MAX)?;
+        Ok(groups.into_iter().map(|group| group.group).collect())
     }
 
     /// The path of one page.
@@ -164,9 +175,8 @@ impl ExportQuery<'_> {
 
 impl ExportTotals {
     /// Counts the letters of a page that get no line.
-    fn leave_out(&mut self, (group, answer): (&str, &Value), progress: &mut ProgressBar) {
-        let unreadable = answer.get("unreadable").and_then(Value::as_array);
-        for offset in unreadable.into_iter().flatten() {
+    fn leave_out(&mut self, (group, unreadable): (&str, &[i64]), progress: &mut ProgressBar) {
+        for offset in unreadable {
             self.unreadable += 1;
             progress.wipe();
             complain(&format!("group {group:?}: the dead letter at {offset} cannot be read"));

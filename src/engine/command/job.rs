@@ -1,11 +1,12 @@
 //! Jobs start, change and are listed. The job and its audit record are one atomic group of the log.
 
+use crate::api::JobState;
 use crate::engine::audit::{AuditLog, AuditRecord};
 use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::job::{Job, JobChange, JobState, JobTerms, RedriveOutcomes};
+use crate::engine::job::{Job, JobChange, JobTerms, RedriveOutcomes};
 use crate::engine::operator::Operator;
 use crate::journal::NewEntry;
 

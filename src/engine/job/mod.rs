@@ -18,7 +18,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Selector;
+use crate::api::{JobState, Selector};
 use crate::engine::kind;
 use crate::engine::operator::Operator;
 use crate::journal::{EncodedHead, EntryReadError, Journal, NewEntry};
@@ -96,29 +96,6 @@ pub struct JobTerms {
     pub stop_percent: u8,
     /// Letters with this many redrives are left.
     pub redrives_max: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum JobState {
-    Running,
-    Paused,
-    Done,
-    Cancelled,
-    /// Too many redriven records failed again.
-    Stopped,
-}
-
-impl JobState {
-    /// The status name for operators.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-            Self::Stopped => "stopped",
-        }
-    }
 }
 
 /// A job and its progress.

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::verify::{DamagedRange, examine, verify};
 use crate::journal::disk::real_disk::open_error;
 use crate::journal::segment::catalog::{FoundSegment, catalog, check_format};
@@ -11,11 +13,12 @@ use crate::journal::segment::{QUARANTINE, SegmentHeader, SegmentId, is_tables};
 use crate::journal::{Disk, OpenError};
 
 /// A range of bytes that was moved out of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QuarantinedRange {
     pub file: String,
     /// Offset of its first byte in that file.
     pub offset: u64,
+    #[serde(rename = "bytes")]
     pub len: u64,
     /// The file inside the data directory that has the bytes now.
     pub into: String,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::journal::disk::real_disk::open_error;
 use crate::journal::segment::SEGMENT_START;
 use crate::journal::segment::catalog::{FoundSegment, catalog, check_format};
@@ -9,7 +11,7 @@ use crate::journal::segment::scan::{RawEntry, ScanStep, Scanner};
 use crate::journal::{Disk, OpenError};
 
 /// Result of a verification.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// Segments with a sound header.
     pub segments: usize,
@@ -22,12 +24,13 @@ pub struct VerifyReport {
 }
 
 /// A range of a segment that holds no sound entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DamagedRange {
     /// The segment's file name.
     pub file: String,
     /// Offset of its first byte in the file.
     pub offset: u64,
+    #[serde(rename = "bytes")]
     pub len: u64,
     /// The range is a torn write: the next start cuts it off.
     pub torn: bool,

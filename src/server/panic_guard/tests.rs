@@ -23,9 +23,9 @@ fn guard() -> Guard {
 fn a_panic_is_reported_with_thread_and_text() {
     let guard = guard();
     guard.thread("healthy", || {}).unwrap().join().unwrap();
-    assert_eq!(guard.panic(), None);
+    assert_eq!(guard.panics().borrow().clone(), None);
     guard.thread("retry-engine", || panic!("no {}", "way")).unwrap().join().unwrap();
-    let panic = guard.panic().unwrap();
+    let panic = guard.panics().borrow().clone().unwrap();
     assert_eq!((&*panic.thread, &*panic.text, panic.is_vital), ("retry-engine", "no way", true));
     assert!(panic.to_string().contains("restart reprise"), "{panic}");
     let text = guard.metrics.render().unwrap();
@@ -36,7 +36,7 @@ fn a_panic_is_reported_with_thread_and_text() {
 async fn a_vital_thread_is_reported_before_an_earlier_task() {
     let guard = guard();
     guard.task("housekeeping", async { panic!("first") }).await;
-    assert_eq!(guard.panic().unwrap().text, "first");
+    assert_eq!(guard.panics().borrow().clone().unwrap().text, "first");
     assert!(guard.vital_panic().now_or_never().is_none(), "the process goes on without it");
     guard.nice_thread("retry-tables", || panic!("second")).unwrap().join().unwrap();
     guard.task("forwarding", async { panic!("third") }).await;

@@ -24,11 +24,12 @@ const RANKS: &[(&str, u8)] = &[
     ("route", 3),
     ("client", 4),
     ("config", 5),
-    ("admin", 5),
-    ("cli", 6),
-    ("server", 6),
-    ("demo", 7),
-    ("main", 8),
+    ("operations", 6),
+    ("admin", 7),
+    ("cli", 8),
+    ("server", 8),
+    ("demo", 9),
+    ("main", 10),
 ];
 
 /// `clock` creates values of types in `model`; both have the lowest rank.

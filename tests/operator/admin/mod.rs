@@ -1,6 +1,5 @@
-//! The admin port and the commands that read it: every route, paging, refusals, exit codes.
+//! The admin port and the commands that read it: paging, refusals, formats, exit codes.
 
-mod fake;
 mod port;
 mod probes;
 
@@ -8,29 +7,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output};
 
-use fake::Fake;
-use reprise::admin::{self, Options, Readiness};
-use reprise::observe::Metrics;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Serves `source` on a free port for the time `test` takes.
-fn with_admin(source: Fake, options: Options, test: impl FnOnce(SocketAddr) + Send + 'static) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let metrics = Metrics::new(10).unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let stopped = async move { stopped.await.unwrap_or(()) };
-        let serving = admin::serve(listener, source, metrics, options, stopped);
-        let test = tokio::task::spawn_blocking(move || {
-            test(address);
-            drop(stop);
-        });
-        let ((), tested) = tokio::join!(serving, test);
-        tested.unwrap();
-    });
-}
+use crate::support::{Member, Rec, Server};
 
 fn raw(address: SocketAddr, request: &str) -> (u16, String) {
     let mut socket = TcpStream::connect(address).unwrap();
@@ -45,147 +24,6 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     raw(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
-fn json(address: SocketAddr, path: &str) -> Value {
-    let (status, body) = get(address, path);
-    assert_eq!(status, 200, "{path}: {body}");
-    serde_json::from_str(&body).unwrap()
-}
-
-fn reprise(address: SocketAddr, args: &[&str]) -> Output {
-    let admin = address.to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-    command.args(args).args(["--admin", &admin]).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
-
-#[test]
-fn probes_answer_and_readiness_fails_only_without_any_service() {
-    let degraded = vec!["disk full: retries are held".to_owned()];
-    let readiness = Readiness { started: true, ready: true, restart_reason: None, degraded };
-    let up = Fake { readiness };
-    with_admin(up, Options::default(), |at| {
-        assert_eq!(get(at, "/livez").0, 200);
-        assert_eq!(get(at, "/startupz").0, 200);
-        let (status, body) = get(at, "/readyz");
-        assert_eq!((status, body.contains("disk full")), (200, true));
-        assert_eq!(json(at, "/version")["name"], "reprise");
-        assert_eq!(json(at, "/config")["node_id"], 1);
-        assert_eq!(json(at, "/api/v1/overview")["groups"], 2);
-        assert_eq!(json(at, "/drain")["pending"], 5);
-        let (_, metrics) = get(at, "/metrics");
-        assert!(metrics.contains("reprise_ready 1"), "{metrics}");
-        assert!(metrics.contains(r#"reprise_records_due{group="shop"} 2"#), "{metrics}");
-    });
-    with_admin(Fake::default(), Options::default(), |at| {
-        assert_eq!(get(at, "/livez").0, 200);
-        assert_eq!(get(at, "/startupz").0, 503);
-        assert_eq!(get(at, "/readyz").0, 503);
-    });
-}
-
-#[test]
-fn liveness_fails_with_the_reason_when_only_a_restart_helps() {
-    let why = "the thread retry-engine ended by a panic".to_owned();
-    let degraded = vec![why.clone()];
-    let readiness = Readiness { started: true, ready: false, restart_reason: Some(why), degraded };
-    with_admin(Fake { readiness }, Options::default(), |at| {
-        let (status, body) = get(at, "/livez");
-        assert_eq!((status, body.contains("retry-engine")), (503, true), "{body}");
-        assert_eq!(get(at, "/readyz").0, 503);
-    });
-}
-
-#[test]
-fn lists_come_in_pieces_that_together_are_the_whole() {
-    with_admin(Fake::default(), Options::default(), |at| {
-        for limit in 1..=7 {
-            let mut seen = Vec::new();
-            let mut after = String::new();
-            loop {
-                let path = format!("/api/v1/dead-letters?limit={limit}{after}");
-                let page = json(at, &path);
-                let items = page["items"].as_array().unwrap();
-                assert!(items.len() <= limit);
-                seen.extend(items.iter().map(|i| format!("{}@{}", i["group"], i["offset"])));
-                let Some(next) = page["next"].as_str() else { break };
-                after = format!("&after={}", next.replace('/', "%2F").replace('é', "%C3%A9"));
-            }
-            assert_eq!(seen.len(), 6, "limit {limit}: {seen:?}");
-            let seen: std::collections::BTreeSet<String> = seen.into_iter().collect();
-            assert_eq!(seen.len(), 6, "limit {limit}");
-        }
-    });
-}
-
-#[test]
-fn filters_narrow_a_list() {
-    with_admin(Fake::default(), Options::default(), |at| {
-        let count = |path: &str| json(at, path)["items"].as_array().unwrap().len();
-        assert_eq!(count("/api/v1/retries"), 5);
-        assert_eq!(count("/api/v1/retries?state=due"), 3);
-        assert_eq!(count("/api/v1/retries?group=shop"), 0);
-        assert_eq!(count("/api/v1/retries?topic=orders&cause=rejected"), 5);
-        assert_eq!(count("/api/v1/retries?topic=order"), 0);
-        assert_eq!(count("/api/v1/dead-letters?group=shop"), 3);
-        assert_eq!(count("/api/v1/dead-letters?cause=timeout"), 0);
-        assert_eq!(count("/api/v1/groups"), 2);
-        assert_eq!(count("/api/v1/groups?after=bar%2F%C3%A9"), 1);
-    });
-}
-
-#[test]
-fn unknown_forbidden_and_malformed_requests_get_their_errors() {
-    with_admin(Fake::default(), Options::default(), |at| {
-        let (status, body) = get(at, "/api/v2");
-        assert_eq!((status, body.contains("/api/v1/overview")), (404, true), "{body}");
-        assert_eq!(get(at, "/api/v1/groups/none").0, 404);
-        assert_eq!(get(at, "/api/v1/dead-letters/shop/99").0, 404);
-        assert_eq!(get(at, "/api/v1/dead-letters/shop/x").0, 404);
-        for bad in ["limit=0", "limit=x", "limit=1001", "after=7", "after=", "limit=", "colour=red"]
-        {
-            assert_eq!(get(at, &format!("/api/v1/retries?{bad}")).0, 400, "{bad}");
-        }
-        for method in ["POST", "PUT", "DELETE", "PATCH"] {
-            let request = format!(
-                "{method} /api/v1/groups HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\
-                 Connection: close\r\n\r\n"
-            );
-            assert_eq!(raw(at, &request).0, 405, "{method}");
-        }
-        let foreign = "GET /config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
-        assert_eq!(raw(at, foreign).0, 403);
-    });
-}
-
-#[test]
-fn delayed_records_are_listed_in_pages_and_cancelled_by_name() {
-    with_admin(Fake::default(), Options::default(), |at| {
-        let page = json(at, "/api/v1/delayed?topic=orders&limit=1");
-        assert_eq!((&page["items"][0]["id"], &page["next"]), (&"orders-0@3".into(), &"3".into()));
-        assert_eq!(page["items"][0]["key"]["bytes"], 10, "payloads are hidden");
-        let rest = json(at, "/api/v1/delayed?topic=orders&after=3");
-        assert_eq!(rest["items"].as_array().unwrap().len(), 1);
-        assert_eq!((&rest["items"][0]["id"], rest["next"].is_null()), (&"orders-0@8".into(), true));
-        for bad in ["group=shop", "state=waiting", "limit=0", "after=x", "after=-1", "after="] {
-            assert_eq!(get(at, &format!("/api/v1/delayed?{bad}")).0, 400, "{bad}");
-        }
-        let cancel = "/api/v1/delayed/cancel";
-        let (status, answer) = post(at, cancel, "", r#"{"ids":["orders-0@3","orders-0@4"]}"#);
-        assert_eq!(status, 200);
-        assert!(answer.contains(r#""cancelled":1"#) && answer.contains("orders-0@4"), "{answer}");
-        assert_eq!(post(at, cancel, "", r#"{"ids":["x"]}"#).0, 400);
-        assert_eq!(post(at, cancel, "Sec-Fetch-Site: cross-site\r\n", "{}").0, 403);
-        assert_eq!(get(at, cancel).0, 405);
-        let listed = reprise(at, &["delayed", "list", "--topic", "carts"]);
-        assert!(text(&listed.stdout).contains("carts-0@5"), "{}", text(&listed.stdout));
-        assert!(reprise(at, &["delayed", "cancel", "orders-0@3"]).status.success());
-        assert_eq!(reprise(at, &["delayed", "cancel", "orders-0@4"]).status.code(), Some(3));
-    });
-}
-
 fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, String) {
     let length = body.len();
     raw(
@@ -197,227 +35,253 @@ fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, Str
     )
 }
 
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A retry topic of the group `bar/é`: characters that no topic may have are replaced.
+const ODD_RETRY: &str = "reprise.retry.bar___--orders-90374ca25325b525";
+
+/// A sidecar with three dead letters and three retries in each of two groups.
+fn two_groups() -> Server {
+    let server = Server::with("retry: {levels: 1h}");
+    server.client().create("orders", 1);
+    for (group, retry) in [("bar/é", ODD_RETRY), ("shop", "reprise.retry.shop")] {
+        let mut member = Member::new(&server, group, &["orders", retry]);
+        member.join(&[("orders", 1), (retry, 1)]);
+        for at in 0..6 {
+            let offset = member.client.put("orders", 0, &[Rec::new(&format!("order-{at}"))]);
+            let fate = if at < 3 { ("dlq", json!(true)) } else { ("level", json!(1)) };
+            let mut nack = json!({
+                "group": group, "topic": "orders", "partition": 0, "offset": offset,
+                "reason": "no stock",
+            });
+            nack[fate.0] = fate.1;
+            let (status, answer) = server.post("/api/v1/nack", &nack.to_string());
+            assert_eq!(status, 200, "{answer}");
+        }
+    }
+    server
+}
+
+fn count(server: &Server, path: &str) -> usize {
+    server.json(path)["items"].as_array().unwrap().len()
+}
+
 #[test]
-fn a_redrive_without_a_receiver_needs_anyway() {
-    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
-        let body = |group: &str, more: &str| {
-            format!(r#"{{"group":"{group}","offsets":[1],"note":"x"{more}}}"#)
-        };
-        for (group, more, status) in [
-            ("shop", "", 200),
-            ("unread", "", 409),
-            ("unread", r#","anyway":true"#, 200),
-            ("unread", r#","to_origin":true"#, 200),
-        ] {
-            let (code, said) = post(at, "/api/v1/dead-letters/redrive", "", &body(group, more));
-            assert_eq!(code, status, "{group} {more}: {said}");
+fn lists_come_in_pieces_that_together_are_the_whole() {
+    let server = two_groups();
+    for path in ["/api/v1/dead-letters", "/api/v1/retries"] {
+        for limit in 1..=7 {
+            let mut seen = Vec::new();
+            let mut after = String::new();
+            loop {
+                let page = server.json(&format!("{path}?limit={limit}{after}"));
+                let items = page["items"].as_array().unwrap();
+                assert!(items.len() <= limit);
+                seen.extend(items.iter().map(|i| format!("{}@{}", i["group"], i["origin"])));
+                let Some(next) = page["next"].as_str() else { break };
+                after = format!("&after={}", next.replace('/', "%2F").replace('é', "%C3%A9"));
+            }
+            assert_eq!(seen.len(), 6, "limit {limit}: {seen:?}");
+            let seen: std::collections::BTreeSet<String> = seen.into_iter().collect();
+            assert_eq!(seen.len(), 6, "limit {limit}");
         }
-        let form = "Content-Type: application/x-www-form-urlencoded\r\n";
-        for (more, status) in [("", 409), ("&anyway=true", 303), ("&target=origin", 303)] {
-            let fields = format!("verb=redrive&offsets=1&note=x{more}");
-            let length = fields.len();
-            let request = format!(
-                "POST /groups/unread/act HTTP/1.1\r\nHost: localhost\r\n{form}\
-                 Content-Length: {length}\r\nConnection: close\r\n\r\n{fields}"
-            );
-            assert_eq!(raw(at, &request).0, status, "{more}");
-        }
-    });
+    }
+}
+
+#[test]
+fn filters_narrow_a_list() {
+    let server = two_groups();
+    assert_eq!(count(&server, "/api/v1/retries"), 6);
+    assert_eq!(count(&server, "/api/v1/retries?state=due"), 0);
+    assert_eq!(count(&server, "/api/v1/retries?group=shop&state=waiting"), 3);
+    assert_eq!(count(&server, "/api/v1/retries?topic=orders&cause=rejected"), 6);
+    assert_eq!(count(&server, "/api/v1/retries?topic=order"), 0);
+    assert_eq!(count(&server, "/api/v1/dead-letters?group=shop"), 3);
+    assert_eq!(count(&server, "/api/v1/dead-letters?cause=timeout"), 0);
+    assert_eq!(count(&server, "/api/v1/groups"), 2);
+    assert_eq!(count(&server, "/api/v1/groups?after=bar%2F%C3%A9"), 1);
+    let letter = server.json("/api/v1/dead-letters/bar%2F%C3%A9/1");
+    assert_eq!((&letter["key"], &letter["value"]), (&json!("k"), &json!("order-1")));
+}
+
+#[test]
+fn unknown_forbidden_and_malformed_requests_get_their_errors() {
+    let server = two_groups();
+    let at = server.admin();
+    let (status, body) = get(at, "/api/v2");
+    assert_eq!((status, body.contains("/api/v1/overview")), (404, true), "{body}");
+    let explain = "/api/v1/explain?";
+    for missing in [
+        "/api/v1/groups/none",
+        "/api/v1/dead-letters/shop/99",
+        "/api/v1/dead-letters/shop/x",
+        "/api/v1/explain?group=none",
+        "/api/v1/explain?record=orders-4@58&group=shop",
+        "/api/v1/explain?record=orders-0@0&group=none",
+    ] {
+        assert_eq!(get(at, missing).0, 404, "{missing}");
+    }
+    for bad in ["record=orders", "record=orders-3@x", "record=a-0@0&record=a-0@0", ""] {
+        assert_eq!(get(at, &format!("{explain}{bad}")).0, 400, "{bad}");
+    }
+    assert_eq!(get(at, "/api/v1/explain?record=orders-0@0&topic=orders").0, 400);
+    for bad in ["limit=0", "limit=x", "limit=1001", "after=7", "after=", "limit=", "colour=red"] {
+        assert_eq!(get(at, &format!("/api/v1/retries?{bad}")).0, 400, "{bad}");
+    }
+    for bad in ["group=shop", "state=waiting", "limit=0", "after=x", "after=-1", "after="] {
+        assert_eq!(get(at, &format!("/api/v1/delayed?{bad}")).0, 400, "{bad}");
+    }
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let request = format!(
+            "{method} /api/v1/groups HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\
+             Connection: close\r\n\r\n"
+        );
+        assert_eq!(raw(at, &request).0, 405, "{method}");
+    }
+    let foreign = "GET /config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(raw(at, foreign).0, 403);
 }
 
 #[test]
 fn changes_need_a_wellformed_post_of_the_same_origin() {
-    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
-        let foreign = "Sec-Fetch-Site: cross-site\r\n";
-        let (export, import) = ("/api/v1/dead-letters/export", "/api/v1/dead-letters/import");
-        assert_eq!(post(at, import, "", r#"{"source":"there","entries":[]}"#).0, 200);
-        for other in [foreign, "Origin: http://evil.example\r\n"] {
-            assert_eq!(post(at, import, other, r#"{"source":"there","entries":[]}"#).0, 403);
+    let server = two_groups();
+    let at = server.admin();
+    let (export, import) = ("/api/v1/dead-letters/export", "/api/v1/dead-letters/import");
+    let cancel = "/api/v1/delayed/cancel";
+    let of_none = r#"{"source":"there","entries":[]}"#;
+    assert_eq!(post(at, import, "", of_none).0, 200);
+    for foreign in ["Sec-Fetch-Site: cross-site\r\n", "Origin: http://evil.example\r\n"] {
+        for path in [import, cancel, "/api/v1/nack"] {
+            assert_eq!(post(at, path, foreign, of_none).0, 403, "{path}");
         }
-        for (bad, status) in [
-            ("", 400),
-            ("[]", 422),
-            (r#"{"source":"here","entries":[]}"#, 409),
-            (r#"{"source":"","entries":[]}"#, 400),
-            (r#"{"source":"there","entries":[{"id":1}]}"#, 422),
-        ] {
-            assert_eq!(post(at, import, "", bad).0, status, "{bad}");
-        }
-        assert_eq!((get(at, import).0, post(at, export, "", "{}").0), (405, 405));
-        assert_eq!(get(at, export).0, 400, "of which group?");
-        assert_eq!(get(at, "/api/v1/dead-letters/export?group=shop&after=x").0, 400);
-        assert_eq!(get(at, "/api/v1/dead-letters/export?group=shop").0, 200);
-    });
-    with_admin(Fake::default(), Options::default(), |at| {
-        let (status, said) = get(at, "/api/v1/dead-letters/export?group=shop");
-        assert_eq!((status, said.contains("admin.payloads")), (403, true), "{said}");
-    });
+    }
+    let here = server.json("/api/v1/overview")["cluster_id"].as_str().unwrap().to_owned();
+    for (bad, status) in [
+        ("", 400),
+        ("[]", 422),
+        (&*format!(r#"{{"source":"{here}","entries":[]}}"#), 409),
+        (r#"{"source":"","entries":[]}"#, 400),
+        (r#"{"source":"there","entries":[{"id":1}]}"#, 422),
+    ] {
+        assert_eq!(post(at, import, "", bad).0, status, "{bad}");
+    }
+    assert_eq!(post(at, cancel, "", r#"{"ids":["x"]}"#).0, 400);
+    assert_eq!(
+        (get(at, import).0, get(at, cancel).0, post(at, export, "", "{}").0),
+        (405, 405, 405)
+    );
+    assert_eq!(get(at, export).0, 400, "of which group?");
+    assert_eq!(get(at, "/api/v1/dead-letters/export?group=shop&after=x").0, 400);
+    assert_eq!(get(at, "/api/v1/dead-letters/export?group=shop").0, 200);
+    let hidden = Server::with("admin: {payloads: hide}");
+    let (status, said) = get(hidden.admin(), "/api/v1/dead-letters/export?group=shop");
+    assert_eq!((status, said.contains("admin.payloads")), (403, true), "{said}");
 }
 
 #[test]
-fn a_nack_is_guarded_and_each_refusal_has_its_status() {
-    with_admin(Fake::default(), Options::default(), |at| {
-        let nack = "/api/v1/nack";
-        let of = |offset: i32| {
-            format!(
-                r#"{{"group":"shop","topic":"orders","partition":0,"offset":{offset},"dlq":true,
-                "reason":"no stock"}}"#
-            )
-        };
-        let (status, answer) = post(at, nack, "", &of(0));
-        assert_eq!(status, 200);
-        assert!(answer.contains(r#"{"outcome":"scheduled","id":7,"due_ms":9000}"#), "{answer}");
-        for (offset, refused) in [(1, 409), (2, 404), (3, 400), (4, 503)] {
-            let (status, answer) = post(at, nack, "", &of(offset));
-            assert_eq!(status, refused);
-            assert!(answer.contains("level: Some(-1)") && answer.contains("no stock"), "{answer}");
-        }
-        for foreign in ["Sec-Fetch-Site: cross-site\r\n", "Origin: http://evil.example\r\n"] {
-            assert_eq!(post(at, nack, foreign, &of(0)).0, 403);
-        }
-        assert_eq!(get(at, nack).0, 405);
-        let plain = format!(
-            "POST {nack} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
-             Connection: close\r\n\r\n{{}}"
-        );
-        assert_eq!(raw(at, &plain).0, 415, "a form of a page");
-    });
+fn each_refusal_of_a_nack_has_its_status() {
+    let server = two_groups();
+    let at = server.admin();
+    let nack = "/api/v1/nack";
+    let of = |topic: &str, offset: i64, more: &str| {
+        format!(
+            r#"{{"group":"shop","topic":"{topic}","partition":0,"offset":{offset},
+            "reason":"no stock"{more}}}"#
+        )
+    };
+    for (body, status, says) in [
+        (of("orders", 3, r#","dlq":true"#), 200, r#""outcome":"dead""#),
+        (of("orders", 4, r#","delay_ms":60000"#), 200, r#""outcome":"scheduled""#),
+        (of("orders", 6, ""), 200, r#""outcome":"known""#),
+        (of("nothing", 0, ""), 404, "nothing"),
+        (of("orders", 99, ""), 404, "orders-0@99"),
+        (of("orders", 5, r#","level":9"#), 400, "level"),
+        (of("orders", 5, r#","level":1,"dlq":true"#), 400, "send one of them"),
+        (of("orders", -1, ""), 400, "offset is -1"),
+    ] {
+        let (code, answer) = post(at, nack, "", &body);
+        assert_eq!((code, answer.contains(says)), (status, true), "{body}: {answer}");
+    }
+    assert_eq!(get(at, nack).0, 405);
+    let plain = format!(
+        "POST {nack} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
+         Connection: close\r\n\r\n{{}}"
+    );
+    assert_eq!(raw(at, &plain).0, 415, "a form of a page");
 }
 
 #[test]
 fn records_are_shown_as_text_or_base64_or_hidden() {
-    let path = "/api/v1/dead-letters/bar%2F%C3%A9/2";
-    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, move |at| {
-        let letter = json(at, path);
-        assert_eq!(letter["key"], "order-7");
-        assert_eq!(letter["value"]["base64"], "/wA=");
-    });
-    with_admin(Fake::default(), Options::default(), move |at| {
-        let letter = json(at, path);
-        assert_eq!(letter["key"]["bytes"], 7);
-        assert_eq!(letter["headers"][0]["value"], "6");
-    });
+    for (yaml, shown) in [
+        ("retry: {levels: 1h}", [json!("k"), json!({ "base64": "/wA=" }), json!("1")]),
+        (
+            "retry: {levels: 1h}\nadmin: {payloads: hide}",
+            [json!({ "bytes": 1 }), json!({ "bytes": 2 }), json!("1")],
+        ),
+    ] {
+        let server = Server::with(yaml);
+        let mut member = Member::of_shop(&server);
+        let record = Rec { value: Some(vec![0xff, 0].into()), ..Rec::new("") };
+        member.client.put("orders", 0, std::slice::from_ref(&record));
+        member.client.nack("shop", "orders-0@0", record.header("x-retry-level", "-1"));
+        let letter = server.json("/api/v1/dead-letters/shop/0");
+        let headers = letter["headers"].as_array().unwrap();
+        let count = headers.iter().find(|header| header["key"] == "RECONSUME_TIME").unwrap();
+        let found = [&letter["key"], &letter["value"], &count["value"]];
+        assert_eq!(found, shown.each_ref(), "{yaml}: {letter}");
+    }
 }
 
 #[test]
 fn the_commands_print_data_on_stdout_in_each_format() {
-    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
-        let table = reprise(at, &["dlq", "list", "--group", "shop"]);
-        assert_eq!(table.status.code(), Some(0), "{table:?}");
-        let table = text(&table.stdout).to_owned();
-        assert_eq!(table.lines().count(), 4, "{table}");
-        assert!(table.contains("order-7") && table.contains("max_attempts"), "{table}");
-        let lines = reprise(at, &["retry", "list", "--format", "jsonl", "--limit", "4"]);
-        assert_eq!(text(&lines.stdout).lines().count(), 4);
-        let list = reprise(at, &["group", "list", "--format", "json"]);
-        let list: Vec<Value> = serde_json::from_slice(&list.stdout).unwrap();
-        assert_eq!(list.len(), 2);
-        let group = reprise(at, &["group", "describe", "bar/é"]);
-        let group = text(&group.stdout);
-        assert!(
-            group.contains("failed records wait: reprise.retry.bar/é has no subscriber"),
-            "{group}"
-        );
-        assert!(group.contains("5 retries, delays 1m,"), "{group}");
-        let letter = reprise(at, &["dlq", "show", "bar/é", "1"]);
-        assert!(text(&letter.stdout).contains("RECONSUME_TIME = 6"), "{letter:?}");
-    });
-}
-
-#[test]
-fn a_groups_suspects_are_explained_for_machines_and_people() {
-    with_admin(Fake::default(), Options::default(), |at| {
-        let explained = json(at, "/api/v1/explain?group=shop");
-        assert_eq!(explained["partitions"][0]["suspects"][0]["reconsume_times"], 2);
-        assert_eq!(explained["rules"][0]["from"], "groups[0] (match: shop)");
-        let topic = json(at, "/api/v1/explain?group=shop&topic=orders");
-        assert_eq!(topic["rules"][0]["value"], "orders", "asked for that topic");
-        assert_eq!(get(at, "/api/v1/explain?record=orders-3@57&topic=orders").0, 400);
-        assert_eq!(get(at, "/api/v1/explain?group=none").0, 404);
-        assert_eq!(get(at, "/api/v1/explain").0, 400);
-        let lines = reprise(at, &["group", "explain", "shop", "orders"]);
-        let expected = "\
-group         shop
-suspects      12 records: orders-3@58..69
-  why         outstanding at 3 lost deliveries
-  since       35 s; last loss 5000 ms ago
-  delivered   orders-3@58..59 to m-1
-  next        in 400 ms the next are delivered
-orders-3  owner m-1, committed 50, delivered up to 58
-  @57         2 of 6 retries; held, served alone in 400 ms
-              1970-01-01T00:00:05Z crashed
-              1970-01-01T00:00:09Z crashed
-  skipped     51 52: settled, cut until a commit passes them
-  went back   to @53 2 times
-  going back  is no failure here: no commit of this partition was seen
-note: 2 failed records wait: reprise.retry.shop has no subscriber: the only member here does not \
-subscribe to it. Add it to the application's subscription, next to its own topics; they then flow \
-at once
-";
-        let settings = "\
-settings
-  levels                       orders  (groups[0] (match: shop))
-  a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
-(in a commit level=, delay=, max=)
-";
-        assert_eq!(text(&lines.stdout), format!("{expected}{settings}"));
-        let without = reprise(at, &["group", "explain", "shop"]);
-        assert_eq!(text(&without.stdout), expected);
-        let with = reprise(at, &["group", "explain", "shop", "--settings"]);
-        let of_the_group = settings.replace("orders", "1s 2s");
-        assert_eq!(text(&with.stdout), format!("{expected}{of_the_group}"));
-        assert!(!reprise(at, &["group", "explain", "none"]).status.success());
-    });
-}
-
-#[test]
-fn a_records_history_is_explained_for_machines_and_people() {
-    let options = Options { show_payloads: true, ..Options::default() };
-    with_admin(Fake::default(), options, |at| {
-        let told = json(at, "/api/v1/explain?record=orders-3@57");
-        assert_eq!(told["past"][1]["evidence"], "nack");
-        assert_eq!(told["now"][0]["partitions"][0]["handed_out"], 58);
-        let elsewhere = json(at, "/api/v1/explain?record=orders-3@58&group=shop");
-        assert_eq!(elsewhere["past"], serde_json::json!([]), "the partition is known");
-        let gone = json(at, "/api/v1/explain?record=orders-3@57&group=gone");
-        assert_eq!(gone["past"][1]["group"], "gone");
-        assert_eq!(gone["now"], serde_json::json!([]), "only the log knows of it");
-        let bad = ["record=orders", "record=orders-3@x", "record=orders-3@57&record=a-0@0", ""];
-        for bad in bad {
-            assert_eq!(get(at, &format!("/api/v1/explain?{bad}")).0, 400, "{bad}");
-        }
-        for none in ["record=orders-4@58&group=shop", "record=orders-3@57&group=none"] {
-            assert_eq!(get(at, &format!("/api/v1/explain?{none}")).0, 404, "{none}");
-        }
-        let shown = reprise(at, &["retry", "show", "orders-3@57"]);
-        let lines = text(&shown.stdout);
-        let past = lines.lines().rev().take(2).collect::<Vec<_>>();
-        assert!(
-            lines.starts_with("record        orders-3@57\ngroup         shop\norders-3  owner")
-        );
-        assert_eq!(past[1].trim_end(), "…                     a commit has passed it");
-        let expected = "1970-01-01T00:00:05Z  the application says that it failed: it comes \
-                        back after 10 ms; until 1970-01-01T00:00:09Z; reconsume times 1; \
-                        reason \"no \u{fffd}stock\"; by m-1; client app";
-        assert_eq!(past[0], expected);
-        let bad = reprise(at, &["retry", "show", "orders"]);
-        assert!(text(&bad.stderr).contains("such as orders-3@812"), "{bad:?}");
-    });
+    let server = two_groups();
+    let out = |args: &[&str]| {
+        let output = server.reprise(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        text(&output.stdout).to_owned()
+    };
+    let table = out(&["dlq", "list", "--group", "shop"]);
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.contains("orders-0@6") && table.contains("explicit_dlq"), "{table}");
+    assert_eq!(out(&["retry", "list", "--format", "jsonl", "--limit", "4"]).lines().count(), 4);
+    let list: Vec<Value> =
+        serde_json::from_str(&out(&["group", "list", "--format", "json"])).unwrap();
+    assert_eq!(list.len(), 2);
+    let group = out(&["group", "describe", "bar/é"]);
+    assert!(group.contains("3 pending: 3 waiting") && group.contains(ODD_RETRY), "{group}");
+    assert!(out(&["dlq", "show", "bar/é", "1"]).contains("RECONSUME_TIME = 1"));
+    let explained = out(&["group", "explain", "shop", "--settings"]);
+    assert!(explained.contains("settings\n") && explained.contains("  levels "), "{explained}");
+    let told = out(&["retry", "show", "orders-0@0"]);
+    assert!(told.contains("the admin port was told that it failed"), "{told}");
+    let act = ["dlq", "discard", "shop", "0", "--format", "json"];
+    let report: Value = serde_json::from_str(&out(&act)).unwrap();
+    assert_eq!((&report["changed"], &report["left"]), (&json!(1), &json!([])));
+    let plan = ["dlq", "discard", "shop", "--all", "--format", "jsonl"];
+    let plan: Value = serde_json::from_str(&out(&plan)).unwrap();
+    assert_eq!(plan["matched"], 2);
+    let dry = ["retry", "kill", "shop", "--all", "--format", "json"];
+    assert_eq!(serde_json::from_str::<Value>(&out(&dry)).unwrap()["matched"], 3);
 }
 
 #[test]
 fn exit_codes_tell_nothing_matched_refused_usage_and_failure_apart() {
     let code = |output: &Output| output.status.code().unwrap();
-    with_admin(Fake::default(), Options::default(), move |at| {
-        let none = reprise(at, &["dlq", "list", "--group", "shop", "--cause", "timeout"]);
-        assert_eq!((code(&none), none.stdout.len()), (3, 0), "{none:?}");
-        let gone = reprise(at, &["group", "describe", "none"]);
-        assert_eq!(code(&gone), 3);
-        assert!(text(&gone.stderr).contains("nothing is known of a group called"));
-        assert_eq!(code(&reprise(at, &["dlq", "list", "--colour"])), 2);
-    });
+    let server = two_groups();
+    let none = server.reprise(&["dlq", "list", "--group", "shop", "--cause", "timeout"]);
+    assert_eq!((code(&none), none.stdout.len()), (3, 0), "{none:?}");
+    let gone = server.reprise(&["group", "describe", "none"]);
+    assert_eq!(code(&gone), 3);
+    assert!(text(&gone.stderr).contains("nothing is known of a group called"));
+    assert_eq!(code(&server.reprise(&["group", "explain", "none"])), 3);
+    let bad = server.reprise(&["retry", "show", "orders"]);
+    assert!(text(&bad.stderr).contains("such as orders-3@812"), "{bad:?}");
+    assert_eq!(code(&server.reprise(&["dlq", "list", "--colour"])), 2);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = reprise(free, &["dlq", "list"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    let nobody = command.args(["dlq", "list", "--admin", &free.to_string()]).output().unwrap();
     assert_eq!((code(&nobody), nobody.stdout.len()), (1, 0));
     let said = text(&nobody.stderr);
     assert!(said.contains(&format!("nothing answers at {free}; is `reprise serve` running?")));

@@ -4,10 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use reprise::admin::Options;
-
-use crate::admin::fake::Fake;
-use crate::admin::{get, with_admin};
+use crate::admin::get;
+use crate::support::Server;
 
 /// Far less than the time limit of a request, far more than an answer takes.
 const SOON: Duration = Duration::from_millis(500);
@@ -29,28 +27,26 @@ fn whole(stream: &mut TcpStream) -> std::io::Result<String> {
 
 #[test]
 fn a_connection_over_the_limit_waits_for_a_place() {
-    with_admin(Fake::default(), Options::default(), |at| {
-        let mut silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| self::silent(at)).collect();
-        let mut next = self::silent(at);
-        next.write_all(b"Host: localhost\r\n\r\n").unwrap();
-        let waits = whole(&mut next).unwrap_err().kind();
-        assert!([ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&waits), "{waits:?}");
-        silent.pop();
-        assert_eq!(whole(&mut next).unwrap(), "HTTP/1.1 200");
-        drop(silent);
-        assert_eq!(get(at, "/livez").0, 200);
-    });
+    let server = Server::start();
+    let at = server.admin();
+    let mut silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| self::silent(at)).collect();
+    let mut next = self::silent(at);
+    next.write_all(b"Host: localhost\r\n\r\n").unwrap();
+    let waits = whole(&mut next).unwrap_err().kind();
+    assert!([ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&waits), "{waits:?}");
+    silent.pop();
+    assert_eq!(whole(&mut next).unwrap(), "HTTP/1.1 200");
+    drop(silent);
+    assert_eq!(get(at, "/livez").0, 200);
 }
 
 #[test]
 fn half_a_request_does_not_hold_up_a_stop() {
+    let mut server = Server::start();
+    let half = silent(server.admin());
+    assert_eq!(get(server.admin(), "/livez").0, 200);
     let clock = reprise::clock::Clock::start();
-    let (keep, kept) = std::sync::mpsc::channel();
-    with_admin(Fake::default(), Options::default(), move |at| {
-        let half = silent(at);
-        assert_eq!(get(at, "/livez").0, 200);
-        keep.send(half).unwrap();
-    });
+    server.stop();
     assert!(clock.elapsed() < Duration::from_secs(5), "{:?}", clock.elapsed());
-    drop(kept);
+    drop(half);
 }

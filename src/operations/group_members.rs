@@ -2,15 +2,15 @@
 
 use uuid::Uuid;
 
-use crate::admin::{ElsewhereView, MemberView, StateCounts};
+use crate::api::{ElsewhereView, MemberView, StateCounts};
 use crate::broker::groups::GroupKind;
 use crate::engine;
 use crate::group::{ConsumerMember, GroupPhase, MemberDescription};
 use crate::model::{GroupId, TopicName};
+use crate::operations::number;
 use crate::retry::StateKind;
 use crate::route::Router;
 use crate::route::groups::membership_cache::MemberSeen;
-use crate::server::source::number;
 use crate::wire::assignment::{Assignment, Subscription};
 
 /// The phase of a group whose coordinator is a broker of the cluster.
@@ -18,12 +18,12 @@ const IN_CLUSTER: &str = "InCluster";
 
 /// The membership of a group, as the admin port shows it.
 pub(super) struct MembershipView {
-    pub(in crate::server) kind: GroupKind,
+    pub(crate) kind: GroupKind,
     pub(super) phase: String,
     pub(super) generation: i32,
     pub(super) protocol: Option<String>,
     /// All members, without their retry partitions.
-    pub(in crate::server) members: Vec<MemberView>,
+    pub(crate) members: Vec<MemberView>,
 }
 
 impl MembershipView {

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Selected, Unavailable};
-use crate::api::{RecordStage, Selector};
-use crate::engine::{self, Engine, EngineError, EntryState, ShapeList};
+use crate::api::{Fingerprint, FingerprintKey, FingerprintList, LetterView, RecordStage, Selector};
+use crate::engine::{DeadLetter, Engine, EngineError, EntryState, Shape, ShapeList};
 use crate::model::{EntryId, GroupId, WallMs};
+use crate::operations::records::{LOOKED_AT_MAX, PIECE, RecordDetail, Selected, facts, has_bytes};
+use crate::operations::retries::history;
+use crate::operations::{Operations, Unavailable};
 use crate::retry::{Disposition, RESTORE_MS, RetryState};
-use crate::server::source::AdminSource;
-use crate::server::source::retry_list::history;
-use crate::server::source::selection::{LOOKED_AT_MAX, PIECE, facts, has_bytes};
-use crate::wire::batch::Headers;
 
 /// Bytes read at once; a list keeps far fewer.
 const READ_BYTES: usize = 1 << 20;
@@ -22,15 +20,17 @@ const OLDEST_PIECE: usize = 256;
 /// Bytes of one part of a list.
 const PIECE_BYTES: usize = 4 << 20;
 
-impl AdminSource {
-    /// Dead letters without values and headers, those after the offset `after`.
-    pub(super) async fn selected_letters(
+impl Operations {
+    /// Dead letters of a group that a selector admits, by offset, those after the offset `after`,
+    /// without their values and headers. Bounded in bytes as well.
+    pub async fn dead_letters(
         &self,
-        group: &GroupId,
+        group: &str,
         selector: &Selector,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<Selected<DeadLetterView>, Unavailable> {
+    ) -> Result<Selected<RecordDetail<LetterView>>, Unavailable> {
+        let group = &GroupId::new(group);
         let now = self.router.clock.now().wall;
         // The present state is known after the letter is read.
         let of_any_state = Selector { state: None, ..selector.clone() };
@@ -48,10 +48,10 @@ impl AdminSource {
             found.bytes += piece.bytes;
             for letter in self.with_states(piece.found).await? {
                 if found.items.len() == limit {
-                    found.next = found.items.last().map(|last| last.offset);
+                    found.next = found.items.last().map(|last| last.row.offset);
                     return Ok(found);
                 }
-                if selector.state.is_none_or(|state| state.as_str() == letter.state) {
+                if selector.state.is_none_or(|state| state == letter.row.state) {
                     found.items.push(letter);
                 }
             }
@@ -64,16 +64,20 @@ impl AdminSource {
     }
 
     /// One dead letter with its value and headers.
-    pub(super) async fn letter(
+    pub async fn dead_letter(
         &self,
-        group: &GroupId,
+        group: &str,
         offset: i64,
-    ) -> Result<Option<DeadLetterView>, Unavailable> {
-        let group = group.clone();
+    ) -> Result<Option<RecordDetail<LetterView>>, Unavailable> {
+        let group = GroupId::new(group);
         let found = self.read(move |engine| {
             let letters = engine.dead_letters(&group, offset, 1)?.letters.into_iter();
             let found = letters.filter(|letter| letter.offset == offset).take(1);
-            Ok(found.map(|letter| (letter.entry.id, whole(&group, &letter))).collect())
+            let whole = |letter: DeadLetter| {
+                let (row, history) = (row(&group, &letter), history(&letter.entry));
+                (letter.entry.id, RecordDetail::of(row, history, letter.record))
+            };
+            Ok(found.map(whole).collect())
         });
         Ok(self.with_states(found.await?).await?.pop())
     }
@@ -81,21 +85,22 @@ impl AdminSource {
     /// Adds the present states of the entries.
     async fn with_states(
         &self,
-        letters: Vec<(EntryId, DeadLetterView)>,
-    ) -> Result<Vec<DeadLetterView>, Unavailable> {
+        letters: Vec<ReadLetter>,
+    ) -> Result<Vec<RecordDetail<LetterView>>, Unavailable> {
         let ids = letters.iter().map(|(id, _)| *id).collect();
         let states = self.router.engine.entry_states(ids).await?;
-        let with_state = |((_, letter), entry): ((EntryId, DeadLetterView), Option<EntryState>)| {
-            let is_latest = entry.is_some_and(|entry| entry.is_latest_letter(letter.redrives));
+        let with_state = |((_, mut letter), entry): (ReadLetter, Option<EntryState>)| {
+            let is_latest = entry.is_some_and(|entry| entry.is_latest_letter(letter.row.redrives));
             let (state, restorable_until_ms) = match entry.map(|entry| entry.state) {
-                Some(_) if !is_latest => ("redriven", None),
-                Some(RetryState::Dead { .. }) => ("dead", None),
+                Some(_) if !is_latest => (RecordStage::Redriven, None),
+                Some(RetryState::Dead { .. }) => (RecordStage::Dead, None),
                 Some(RetryState::Discarding { since, .. }) => {
-                    ("discarded", Some(since.plus(RESTORE_MS).0))
+                    (RecordStage::Discarded, Some(since.plus(RESTORE_MS).0))
                 }
-                Some(_) | None => ("discarded", None),
+                Some(_) | None => (RecordStage::Discarded, None),
             };
-            DeadLetterView { state: state.to_owned(), restorable_until_ms, ..letter }
+            (letter.row.state, letter.row.restorable_until_ms) = (state, restorable_until_ms);
+            letter
         };
         Ok(letters.into_iter().zip(states).map(with_state).collect())
     }
@@ -138,9 +143,12 @@ impl AdminSource {
             let Ok(read) = self.read(read).await else { break };
             let ids: Vec<EntryId> = read.found.iter().map(|(id, _)| *id).collect();
             let Ok(letters) = self.with_states(read.found).await else { break };
-            let Some(last) = letters.last().map(|letter| letter.offset) else { break };
+            let Some(last) = letters.last().map(|letter| letter.row.offset) else { break };
             let mut each = ids.into_iter().zip(&letters);
-            if let Some((entry, letter)) = each.find(|(_, letter)| letter.state == "dead") {
+            if let Some((entry, letter)) =
+                each.find(|(_, found)| found.row.state == RecordStage::Dead)
+            {
+                let letter = &letter.row;
                 let ms = u64::try_from(letter.at_ms).unwrap_or(0);
                 let since = Duration::from_millis(ms).as_secs_f64();
                 let entry = Some((entry, letter.redrives));
@@ -151,16 +159,17 @@ impl AdminSource {
         OldestLetter { offset: from, entry: None, since: 0.0 }
     }
 
-    /// Fingerprints of a group's dead letters.
-    pub(super) async fn fingerprint_list(
+    /// Fingerprints of a group's dead letters: at most `limit`, those with most letters first.
+    pub async fn fingerprints(
         &self,
-        group: &GroupId,
+        group: &str,
         limit: usize,
     ) -> Result<FingerprintList, Unavailable> {
-        let ShapeList { shapes, rest } = self.router.engine.shapes(group, limit).await?;
+        let group = GroupId::new(group);
+        let ShapeList { shapes, rest } = self.router.engine.shapes(&group, limit).await?;
         self.read(move |engine| {
             let items = shapes.into_iter().map(|one| Fingerprint {
-                key: one.shape.into(),
+                key: fingerprint_key(one.shape),
                 letters: one.letters,
                 example: one.example.and_then(|letter| engine.letter_offset(letter)),
                 first_ms: one.first.0,
@@ -171,22 +180,16 @@ impl AdminSource {
         })
         .await
     }
-
-    pub(in crate::server) async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
-    ) -> Result<T, Unavailable> {
-        let engine = self.router.engine.clone();
-        let read = tokio::task::spawn_blocking(move || read(&engine)).await;
-        Ok(read.map_err(|error| Unavailable(error.to_string()))??)
-    }
 }
+
+/// A letter with the id of its entry.
+type ReadLetter = (EntryId, RecordDetail<LetterView>);
 
 /// A part of a group's dead letters.
 #[derive(Default)]
 struct LetterListPiece {
     /// The letters that a selector admits, whatever their state.
-    found: Vec<(EntryId, DeadLetterView)>,
+    found: Vec<ReadLetter>,
     looked_at: usize,
     /// Bytes of the keys.
     bytes: usize,
@@ -220,23 +223,26 @@ fn piece(
             if !is_admitted {
                 continue;
             }
-            let view = line(group, &letter);
-            let kept = view.key.as_ref().map_or(0, Vec::len);
-            piece.bytes = piece.bytes.saturating_add(kept + size_of::<DeadLetterView>());
-            piece.found.push((letter.entry.id, view));
+            let row = row(group, &letter);
+            let key = letter.record.key.map(|key| key.to_vec());
+            let kept = key.as_ref().map_or(0, Vec::len);
+            piece.bytes = piece.bytes.saturating_add(kept + size_of::<RecordDetail<LetterView>>());
+            piece
+                .found
+                .push((letter.entry.id, RecordDetail { row, key, ..RecordDetail::default() }));
         }
     }
     Ok(piece)
 }
 
 /// The fields of a letter that a list shows.
-fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
+fn row(group: &GroupId, letter: &DeadLetter) -> LetterView {
     let (entry, record) = (&letter.entry, &letter.record);
     let at = match entry.state {
         RetryState::Dead { at } => Some(at.0),
         _ => None,
     };
-    DeadLetterView {
+    LetterView {
         group: group.to_string(),
         offset: letter.offset,
         origin: entry.origin.as_ref().map(ToString::to_string),
@@ -247,35 +253,27 @@ fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
         at_ms: at.unwrap_or(record.timestamp_ms),
         first_failed_ms: entry.first_failed.map(|at| at.0),
         timestamp_ms: record.timestamp_ms,
-        key: record.key.as_ref().map(|key| key.to_vec()),
-        key_shape: entry.key_shape().to_owned(),
+        key_shape: Some(entry.key_shape().to_owned()),
         size: entry.size_class().to_owned(),
         value_bytes: record.value.as_ref().map(bytes::Bytes::len),
-        ..DeadLetterView::default()
+        ..LetterView::default()
     }
 }
 
-/// Headers of a record with their names as text.
-pub(in crate::server) fn headers(headers: &Headers) -> Vec<(String, Option<Vec<u8>>)> {
-    let each = headers.iter().map(|header| {
-        let name = String::from_utf8_lossy(&header.key).into_owned();
-        (name, header.value.map(|value| value.to_vec()))
-    });
-    each.collect()
-}
-
-fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
-    DeadLetterView {
-        headers: headers(&letter.record.headers),
-        history: history(&letter.entry),
-        value: letter.record.value.as_ref().map(|value| value.to_vec()),
-        ..line(group, letter)
+/// The parts that entries of a shape have in common.
+pub(super) fn fingerprint_key(shape: Shape) -> FingerprintKey {
+    FingerprintKey {
+        key_shape: Some(shape.key().to_owned()),
+        size: shape.size().to_owned(),
+        topic: shape.topic,
+        cause: shape.cause,
+        error: Some(shape.reason),
     }
 }
 
 /// The first dead letter of a group.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OldestLetter {
+struct OldestLetter {
     pub(super) offset: i64,
     /// The entry, and its redrives before the letter. `None`: a client produced the letter, or no
     /// dead letter was found up to this offset.
@@ -287,10 +285,10 @@ pub(super) struct OldestLetter {
 /// The first dead letter of each group. A scrape asks only for the state of that letter, and
 /// searches for the next one once its state has changed.
 #[derive(Debug, Default)]
-pub(in crate::server) struct OldestLetters(Mutex<BTreeMap<GroupId, OldestLetter>>);
+pub struct OldestLetters(Mutex<BTreeMap<GroupId, OldestLetter>>);
 
 impl OldestLetters {
-    pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, OldestLetter>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, OldestLetter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,24 +1,68 @@
 //! Actions of an operator on dead letters and retries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::admin::{
-    ActionReport, ActionRequest, ActionSample, DueTime, EntryNames, LeftEntry, OperatorAction,
-    RetryView, Unavailable,
-};
-use crate::api::{RecordStage, Selector};
+use crate::api::{ActionReport, ActionSample, LeftEntry, RecordStage, RetryView, Selector};
 use crate::engine::{
-    AuditRecord, DeadLetter, Engine, EngineError, OPERATE_MAX, OperateRequest, PatchError,
+    DeadLetter, Engine, EngineError, OPERATE_MAX, OperateRequest, Operator, PatchError,
     RecordPatch, SendTarget,
 };
-use crate::model::{EntryId, GroupId};
+use crate::model::{EntryId, GroupId, RetryPair, TopicName, WallMs};
+use crate::operations::topic_sends::OutgoingRecord;
+use crate::operations::{Operations, Unavailable, number};
 use crate::retry::{Action, ActionOutcome, Entry, StateKind};
+use crate::route::groups::members::NoTaker;
 use crate::route::topics::retry_topics::RetrySources;
-use crate::server::source::AdminSource;
-use crate::server::source::number;
-use crate::server::source::topic_sends::OutgoingRecord;
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::strip;
+
+/// The entries that an operator names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryNames {
+    /// Offsets in the dead-letter topic.
+    Letters(Vec<i64>),
+    /// Ids of retries.
+    Retries(Vec<u64>),
+    /// The records that a selector admits, a part at a time.
+    Selected {
+        selector: Box<Selector>,
+        /// The end of the part before.
+        after: Option<i64>,
+        /// Counts the records and changes none.
+        is_dry: bool,
+    },
+}
+
+/// The time that an action sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DueTime {
+    At(WallMs),
+    /// Milliseconds from now on.
+    In(u64),
+}
+
+/// The action of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperatorAction {
+    /// An action that needs no time.
+    Plain(Action),
+    /// The caller sets the time of retries.
+    Delay(DueTime),
+    /// The records of dead letters go to a topic.
+    Send(SendTarget),
+}
+
+/// A request of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionRequest {
+    /// The group of all entries.
+    pub group: GroupId,
+    pub action: OperatorAction,
+    pub names: EntryNames,
+    pub by: Operator,
+    /// Changes of the records that a redrive sends back.
+    pub patch: RecordPatch,
+}
 
 /// Bytes of records that one request of a redrive reads.
 const REDRIVE_BYTES_MAX: usize = 64 << 20;
@@ -60,8 +104,9 @@ impl NamedEntries {
     }
 }
 
-impl AdminSource {
-    pub(super) async fn act(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
+impl Operations {
+    /// An action of an operator; durable on return.
+    pub async fn operate(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let EntryNames::Selected { selector, after, is_dry } = &request.names else {
             return self.act_on_named(request).await;
         };
@@ -86,18 +131,18 @@ impl AdminSource {
             OperatorAction::Plain(Action::Restore) => {
                 let state = Some(RecordStage::Discarded);
                 let selector = Selector { state, ..selector.clone() };
-                let found = self.selected_letters(group, &selector, after, OPERATE_MAX).await?;
-                let each = found.items.into_iter();
+                let found =
+                    self.dead_letters(group.as_str(), &selector, after, OPERATE_MAX).await?;
+                let each = found.items.into_iter().map(|found| found.row);
                 let each = each.map(|one| sample(one.offset, one.origin, one.error));
                 (true, each.collect(), found.next)
             }
             ref action => {
-                let found = self.selected_retries(group, selector, after, OPERATE_MAX).await?;
+                let found = self.retries(group.as_str(), selector, after, OPERATE_MAX).await?;
                 // A retry that is due already needs no more, unless its topic refuses it.
                 let is_now = *action == OperatorAction::Plain(Action::RetryNow);
-                let may_change = |one: &RetryView| {
-                    one.waits() && !(is_now && one.state == RecordStage::Due.as_str())
-                };
+                let may_change =
+                    |one: &RetryView| one.waits() && !(is_now && one.state == RecordStage::Due);
                 let id = |one: &RetryView| i64::try_from(one.id).unwrap_or(i64::MAX);
                 let each = found.items.into_iter().filter(may_change);
                 let each = each.map(|one| sample(id(&one), one.origin, one.error));
@@ -184,14 +229,82 @@ impl AdminSource {
         Ok(report(named.names.iter().zip(outcomes)))
     }
 
-    pub(super) async fn audited(
+    /// Tells who would receive dead letters sent back to their group; `Err`: nobody receives one
+    /// of them, and the way out.
+    pub async fn receivers(
         &self,
-        group: Option<String>,
-        from: i64,
-        limit: usize,
-    ) -> Result<Vec<(i64, AuditRecord)>, Unavailable> {
-        let group = group.map(|group| GroupId::new(&group));
-        self.read(move |engine| engine.audit(group.as_ref(), from, limit)).await
+        group: &str,
+        offsets: Vec<i64>,
+    ) -> Result<Result<String, String>, Unavailable> {
+        let group = &GroupId::new(group);
+        let of = group.clone();
+        let named = self.read(move |engine| letters(engine, &of, offsets, None)).await?;
+        Ok(self.receivers_of(group, &named.sources))
+    }
+
+    /// Tells who would receive records of these topics that are sent back; `Err`: nobody receives
+    /// those of one topic at least, and the way out.
+    pub(super) fn receivers_of(
+        &self,
+        group: &GroupId,
+        sources: &RetrySources,
+    ) -> Result<String, String> {
+        let (mut told, mut unread) = (BTreeSet::new(), BTreeSet::new());
+        let mut reason = None;
+        for source in sources {
+            let own = self.router.names.pair(group, source.as_ref());
+            match self.router.taker_of(group, source.as_ref()) {
+                Ok(pair) => {
+                    told.insert(self.readers(&pair));
+                }
+                Err(why) if self.reads_again(&own, why) => {
+                    let topic = self.router.names.retry_topic(&own);
+                    told.insert(format!(
+                        "nobody reads {topic} now ({why}), but a member did before: the records \
+                         wait until one does again"
+                    ));
+                }
+                Err(why) => {
+                    reason = Some(why);
+                    unread.insert(self.router.names.retry_topic(&own));
+                }
+            }
+        }
+        match reason {
+            None => Ok(told.into_iter().collect::<Vec<_>>().join("; ")),
+            Some(why) => Err(format!(
+                "nobody reads {topics}: {why}. Start the application with {topics} in its \
+                 subscription, or send the record to its topic (--to-origin). With --anyway it \
+                 stays due until a member subscribes, and is no dead letter any more",
+                topics = list(&unread),
+            )),
+        }
+    }
+
+    /// The retry topics of records of these topics, as text for people.
+    pub(super) fn retry_topics_of(&self, group: &GroupId, sources: &RetrySources) -> String {
+        let names = &self.router.names;
+        let topic = |source: &Option<TopicName>| {
+            let taken = self.router.taker_of(group, source.as_ref());
+            names.retry_topic(&taken.unwrap_or_else(|_| names.pair(group, source.as_ref())))
+        };
+        list(&sources.iter().map(topic).collect())
+    }
+
+    fn readers(&self, pair: &RetryPair) -> String {
+        let topic = self.router.names.retry_topic(pair);
+        match self.router.count_takers(pair) {
+            0 => format!("a member that is connected elsewhere reads {topic} now"),
+            1 => format!("1 member reads {topic} now"),
+            n => format!("{n} members read {topic} now"),
+        }
+    }
+
+    /// Whether the reader of a retry topic is only away.
+    fn reads_again(&self, own: &RetryPair, why: NoTaker) -> bool {
+        let is_away = matches!(why, NoTaker::NoMember | NoTaker::NotHere | NoTaker::Silent);
+        let shared = RetryPair::of_group(&own.group);
+        is_away && [own, &shared].into_iter().any(|pair| self.router.had_retry_reader(pair))
     }
 }
 
@@ -298,4 +411,8 @@ fn state_word(state: StateKind) -> &'static str {
         StateKind::Discarded => "discarded",
         StateKind::Blocked => "blocked until the dead letters take it",
     }
+}
+
+fn list(topics: &BTreeSet<TopicName>) -> String {
+    topics.iter().map(TopicName::as_str).collect::<Vec<_>>().join(", ")
 }

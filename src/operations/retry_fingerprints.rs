@@ -1,6 +1,10 @@
 //! Fingerprints of a group's waiting retries: a bounded walk of the engine's rows, a few at a time.
 //! A request waits for a walk no longer than a page may take; the walk goes on without it.
+//!
+//! Each walk counts anew: retries change their state so often that counts in the store would cost
+//! more than the walk.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use crate::admin::{COUNTED_MAX, RetryFingerprintList, Unavailable};
-use crate::engine::EngineError;
-use crate::model::{GroupId, MonoMs};
-use crate::retry::RetryState;
-use crate::server::source::AdminSource;
-use crate::server::source::waiting_shapes::WaitingShapes;
+use crate::api::{COUNTED_MAX, RetryFingerprint, RetryFingerprintList};
+use crate::engine::{EngineError, Shape};
+use crate::model::{GroupId, MonoMs, WallMs};
+use crate::operations::letters::fingerprint_key;
+use crate::operations::{Operations, Unavailable};
+use crate::retry::{Entry, RetryState};
 
 /// Entries that the engine reads for one command, so that other work can run in between.
 const PIECE: usize = 256;
@@ -28,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The latest counts.
 #[derive(Debug, Default)]
-pub(in crate::server) struct WaitingCounts {
+pub struct WaitingCounts {
     kept: Mutex<BTreeMap<GroupId, KeptCount>>,
     /// Locked by a count while it runs, so that one runs at a time.
     turn: AsyncMutex<()>,
@@ -70,13 +74,23 @@ impl WaitingCounts {
     }
 }
 
-impl AdminSource {
+impl Operations {
+    /// Fingerprints of the retries of a group that wait: at most `limit` and 256. A count of many
+    /// may be a few seconds old.
+    pub async fn retry_fingerprints(
+        &self,
+        group: &str,
+        limit: usize,
+    ) -> Result<RetryFingerprintList, Unavailable> {
+        let counted = self.counted(&GroupId::new(group)).await?;
+        let beyond: u64 = counted.items.iter().skip(limit).map(|kind| kind.retries).sum();
+        let items = counted.items.iter().take(limit).cloned().collect();
+        Ok(RetryFingerprintList { items, rest: counted.rest + beyond, ..*counted })
+    }
+
     /// The fingerprints of a group. A count that takes longer than a page may wait goes on alone:
     /// meanwhile the count before it is served, or none with `is_counting`.
-    pub(super) async fn counted(
-        &self,
-        group: &GroupId,
-    ) -> Result<Arc<RetryFingerprintList>, Unavailable> {
+    async fn counted(&self, group: &GroupId) -> Result<Arc<RetryFingerprintList>, Unavailable> {
         if let Some(known) = self.waiting_counts.fresh(group, self.router.clock.now().mono) {
             return Ok(known);
         }
@@ -126,6 +140,74 @@ impl AdminSource {
         let count = Arc::new(RetryFingerprintList { items, rest, is_cut, is_counting: false });
         self.waiting_counts.put(group, KeptCount { count: Arc::clone(&count), until });
         Ok(count)
+    }
+}
+
+/// Shapes that one walk tells apart; retries of further shapes are counted together.
+const SHAPES_MAX: usize = 10_000;
+/// Shapes that outlast the walk, those with most retries.
+const SHAPES_KEPT: usize = 256;
+const HOURS: usize = 24;
+const HOUR_MS: i64 = 3_600_000;
+
+/// Shapes of the waiting retries that a walk has read so far.
+#[derive(Debug)]
+struct WaitingShapes {
+    now: WallMs,
+    all: BTreeMap<Shape, WaitingCount>,
+    rest: u64,
+}
+
+#[derive(Debug)]
+struct WaitingCount {
+    retries: u64,
+    /// The retry that was read last: it is due last.
+    example: u64,
+    first: Option<WallMs>,
+    last: Option<WallMs>,
+    hours: [u32; HOURS],
+}
+
+impl WaitingShapes {
+    fn at(now: WallMs) -> Self {
+        Self { now, all: BTreeMap::new(), rest: 0 }
+    }
+
+    /// Counts a retry. Call it in the order of due times.
+    fn add(&mut self, entry: &Entry) {
+        let shape = Shape::of(entry);
+        if self.all.len() >= SHAPES_MAX && !self.all.contains_key(&shape) {
+            self.rest += 1;
+            return;
+        }
+        let empty =
+            WaitingCount { retries: 0, example: 0, first: None, last: None, hours: [0; HOURS] };
+        let count = self.all.entry(shape).or_insert(empty);
+        (count.retries, count.example) = (count.retries + 1, entry.id.0);
+        let Some(failed) = entry.last_failed else { return };
+        count.first = Some(count.first.map_or(failed, |first| first.min(failed)));
+        count.last = Some(count.last.map_or(failed, |last| last.max(failed)));
+        let ago = self.now.0.div_euclid(HOUR_MS) - failed.0.div_euclid(HOUR_MS);
+        let place = usize::try_from(ago.max(0)).ok().and_then(|ago| (HOURS - 1).checked_sub(ago));
+        if let Some(retries) = place.and_then(|place| count.hours.get_mut(place)) {
+            *retries += 1;
+        }
+    }
+
+    /// The shapes with most retries, and the count of all other retries.
+    fn most(self) -> (Vec<RetryFingerprint>, u64) {
+        let mut all: Vec<(Shape, WaitingCount)> = self.all.into_iter().collect();
+        all.sort_by_key(|(_, count)| Reverse(count.retries));
+        let beyond: u64 = all.iter().skip(SHAPES_KEPT).map(|(_, count)| count.retries).sum();
+        let kinds = all.into_iter().take(SHAPES_KEPT).map(|(shape, count)| RetryFingerprint {
+            key: fingerprint_key(shape),
+            retries: count.retries,
+            example: count.example,
+            first_ms: count.first.map(|at| at.0),
+            last_ms: count.last.map(|at| at.0),
+            hours: count.hours.to_vec(),
+        });
+        (kinds.collect(), self.rest + beyond)
     }
 }
 

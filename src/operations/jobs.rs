@@ -7,22 +7,19 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::admin::{JobPlan, PlanSample, Unavailable};
-use crate::api::RecordStage;
+use crate::api::{JobPlan, JobState, PlanSample, RecordStage};
 use crate::engine::{
-    DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange, JobError, JobState,
-    JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, PatchError, RedriveOutcomes,
-    SendTarget,
+    DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange, JobError, JobStep,
+    JobTerms, OPERATE_MAX, OperateRequest, Operator, PatchError, RedriveOutcomes, SendTarget,
 };
 use crate::model::{EntryId, MonoMs, WallMs};
+use crate::operations::actions::{self, sent_back};
+use crate::operations::records::{facts, has_bytes};
+use crate::operations::topic_sends::{OutgoingRecord, RecordSender};
+use crate::operations::{Operations, Unavailable, number};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
 use crate::route::topics::retry_topics::RetrySources;
-use crate::server::source::AdminSource;
-use crate::server::source::number;
-use crate::server::source::operator_actions::{self, sent_back};
-use crate::server::source::selection::{facts, has_bytes};
-use crate::server::source::topic_sends::{OutgoingRecord, RecordSender};
 use crate::upstream::WriteError;
 use crate::wire::batch::RawRecord;
 
@@ -178,7 +175,7 @@ impl Allowance {
 }
 
 /// The task that runs jobs.
-pub(in crate::server) struct JobRunner {
+pub struct JobRunner {
     router: Arc<Router>,
     /// A job has started or resumed.
     wake: Arc<Notify>,
@@ -200,15 +197,11 @@ enum JobPause {
 }
 
 impl JobRunner {
-    pub(in crate::server) fn new(
-        router: Arc<Router>,
-        wake: Arc<Notify>,
-        sender: Arc<RecordSender>,
-    ) -> Self {
+    pub(crate) fn new(router: Arc<Router>, wake: Arc<Notify>, sender: Arc<RecordSender>) -> Self {
         Self { router, wake, sender, allowances: BTreeMap::new(), is_troubled: false }
     }
 
-    pub(in crate::server) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             let rest = match self.round().await {
                 Ok(rest) => rest,
@@ -366,12 +359,12 @@ async fn send(
 }
 
 fn outgoing(one: JobCandidate) -> Option<OutgoingRecord> {
-    Some(operator_actions::outgoing(&one.letter.entry, one.record.ok()?))
+    Some(actions::outgoing(&one.letter.entry, one.record.ok()?))
 }
 
-impl AdminSource {
-    /// The jobs, or only the one with this number, with their outcomes so far.
-    pub(super) async fn list_jobs(&self, id: Option<u64>) -> Result<Vec<Job>, Unavailable> {
+impl Operations {
+    /// The jobs, oldest first, or only the one with this number, with their outcomes so far.
+    pub async fn jobs(&self, id: Option<u64>) -> Result<Vec<Job>, Unavailable> {
         let mut jobs = self.router.engine.jobs().await?;
         jobs.retain(|job| id.is_none_or(|id| job.id == id));
         for job in &mut jobs {
@@ -385,7 +378,7 @@ impl AdminSource {
     }
 
     /// Counts the letters that a job would change.
-    pub(super) async fn plan(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
+    pub async fn plan_job(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
         let policy = self.policy(&terms.group);
         let mut sources = RetrySources::new();
         let mut plan =
@@ -415,7 +408,8 @@ impl AdminSource {
         Ok(plan)
     }
 
-    pub(super) async fn begin_job(
+    /// Starts a job; durable on return.
+    pub async fn start_job(
         &self,
         terms: JobTerms,
         by: Operator,
@@ -427,7 +421,8 @@ impl AdminSource {
         self.jobs_changed(started)
     }
 
-    pub(super) async fn alter_job(
+    /// Changes a job; durable on return.
+    pub async fn change_job(
         &self,
         id: u64,
         change: JobChange,

@@ -1,9 +1,9 @@
 //! The state and the suspects of a group's consumers, and the history of one record.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The history of one record, and the present state of its partition.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordHistory {
     /// The record as `<topic>-<partition>@<offset>`.
     pub record: String,
@@ -14,7 +14,7 @@ pub struct RecordHistory {
 }
 
 /// One event in the history of a record in one group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PastView {
     pub group: String,
     /// Unix milliseconds; `None`: between the times of the events before and after.
@@ -36,18 +36,18 @@ pub struct PastView {
 }
 
 /// A group's consumers, as failure detection sees them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupExplanation {
     pub group: String,
     /// Every key of `retry` in force; left out where only one record is asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleView>,
     /// Failures are inferred (`retry.delivery`).
     pub watched: bool,
     /// The breaker's state, in words.
     pub breaker: String,
     /// Advice for the operator, a sentence each; left out where only one record is asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
     /// Records that may end their consumer: those outstanding at every recent lost delivery.
     pub suspects: Vec<SuspectsView>,
@@ -56,7 +56,7 @@ pub struct GroupExplanation {
 }
 
 /// A set of records, one of which may end its consumer. Times are in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspectsView {
     /// `counted`, `tested`, `isolated`, `withheld` or `ended`.
     pub stage: String,
@@ -85,7 +85,7 @@ pub struct SuspectsView {
 }
 
 /// One key of `retry` in force.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleView {
     /// Dotted, such as `dead_letters.keep`.
     pub key: String,
@@ -95,7 +95,7 @@ pub struct RuleView {
     pub from: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionView {
     pub topic: String,
     pub partition: i32,
@@ -116,7 +116,7 @@ pub struct PartitionView {
 }
 
 /// A member's seek-backs to one record: failures, if the group says so (`on_seek_back: retry`).
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeekBackView {
     pub offset: i64,
     /// Seek-backs since the member was assigned.
@@ -124,7 +124,7 @@ pub struct SeekBackView {
 }
 
 /// A record that is suspected, or has failed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SuspectView {
     pub offset: i64,
     pub reconsume_times: u32,

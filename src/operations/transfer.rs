@@ -1,23 +1,160 @@
-//! Copies of dead letters: to a file, and from another sidecar's.
+//! Dead letters with their bytes, as they travel from one sidecar to another: a line of JSON each.
+//!
+//! **Invariant:** key, value and headers come back byte for byte: duplicate header keys, keys that
+//! are not UTF-8, nulls and order included.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::admin::{
-    Base64, EntryImportOutcome, Portable, PortableLetter, PortableLetters, PortableRecord,
-    Unavailable,
-};
 use crate::api::{RecordStage, Selector};
 use crate::engine::{
     DeadLetter, Engine, EngineError, ImportBatch, ImportRequest, Operator, RECORD_BYTES_MAX,
 };
 use crate::model::{GroupId, OriginError, WallMs};
-use crate::retry::{Entry, Import, ImportOutcome, RetryState};
-use crate::server::source::AdminSource;
-use crate::server::source::selection::{facts, has_bytes};
+use crate::operations::records::{facts, has_bytes};
+use crate::operations::{Operations, Unavailable};
+use crate::retry::{Disposition, Entry, Import, ImportOutcome, RetryState};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
 use crate::wire::mark::strip;
+
+/// A dead letter with all its data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Portable {
+    /// The id of the entry in the sidecar that exported it.
+    pub id: u64,
+    pub group: String,
+    /// `<topic>-<partition>@<offset>` of the record as produced; `null` when it has none.
+    pub origin: Option<String>,
+    /// The group's committed offset has passed the origin.
+    pub passed: bool,
+    /// Redrives of the record.
+    pub redrives: u32,
+    /// Failures charged so far.
+    pub reconsume_times: u32,
+    /// The limit in force at its last failure.
+    pub max_reconsume_times: u32,
+    /// Deliveries so far.
+    pub handouts: u32,
+    /// First failure, Unix ms.
+    pub first_failed_ms: Option<i64>,
+    /// Last failure, Unix ms.
+    pub last_failed_ms: Option<i64>,
+    /// The cause of the dead letter.
+    pub cause: Option<Disposition>,
+    /// The text the application gave.
+    pub error: Option<String>,
+    /// The last failures, latest last: Unix ms and cause.
+    pub history: Vec<(i64, Disposition)>,
+    /// The place among the dead letters.
+    pub letter: PortableLetter,
+    /// The record as produced, without the headers that reprise adds.
+    pub record: PortableRecord,
+}
+
+/// The place of a dead letter in the sidecar it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortableLetter {
+    /// The offset in the dead-letter topic.
+    pub offset: i64,
+    /// The time of death, Unix ms.
+    pub at_ms: i64,
+}
+
+/// Dead letters of a group, read from a part of its dead-letter topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterExport {
+    /// The cluster id of the sidecar.
+    pub source: String,
+    pub items: Vec<Portable>,
+    /// Offsets whose bytes cannot be read.
+    pub unreadable: Vec<i64>,
+    /// The `after` of the next part; absent at the end.
+    pub next: Option<String>,
+}
+
+/// Entries to import.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LetterImport {
+    /// The cluster id of the sidecar they come from.
+    pub source: String,
+    pub entries: Vec<Portable>,
+    /// The note for the audit log.
+    pub note: Option<String>,
+}
+
+/// The outcome of a [`LetterImport`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportReport {
+    /// The cluster id of the sidecar that imports.
+    pub target: String,
+    /// In the order of the entries.
+    pub outcomes: Vec<ImportedEntry>,
+}
+
+/// The outcome for one entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedEntry {
+    pub id: u64,
+    #[serde(flatten)]
+    pub outcome: EntryImportOutcome,
+}
+
+/// A record, exact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortableRecord {
+    /// Milliseconds since the epoch.
+    pub timestamp_ms: i64,
+    /// Whether the timestamp is the broker's append time.
+    pub log_append_time: bool,
+    pub key: Option<Base64>,
+    /// `null`: a tombstone.
+    pub value: Option<Base64>,
+    /// Key and value of each header, in order.
+    pub headers: Vec<(Base64, Option<Base64>)>,
+}
+
+/// The outcome of the import of one entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum EntryImportOutcome {
+    /// The entry is a dead letter here now.
+    Imported,
+    /// The entry was imported before.
+    Known,
+    /// The entry cannot be imported.
+    Refused {
+        /// A sentence for the operator.
+        why: String,
+    },
+}
+
+/// Bytes that are base64 in JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base64(pub Vec<u8>);
+
+impl Serialize for Base64 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <Cow<'de, str>>::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text.as_ref());
+        bytes.map(Self).map_err(|_| D::Error::custom("expected base64 with padding"))
+    }
+}
 
 /// Bytes of records read at once.
 const PIECE_BYTES_MAX: u64 = 8 << 20;
@@ -33,21 +170,27 @@ struct LetterPiece {
     next: Option<i64>,
 }
 
-impl AdminSource {
-    pub(in crate::server) async fn copied(
+impl Operations {
+    /// Dead letters of a group that a selector admits, with their bytes, by offset, those after the
+    /// offset `after`, among the next `limit` letters. Bounded in bytes as well.
+    pub async fn portable_letters(
         &self,
-        group: &GroupId,
+        group: &str,
         selector: &Selector,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<PortableLetters, Unavailable> {
+    ) -> Result<LetterExport, Unavailable> {
         let now = self.router.clock.now().wall;
-        let (of, from) = (group.clone(), after.map_or(0, |after| after.saturating_add(1)));
+        let (of, from) = (GroupId::new(group), after.map_or(0, |after| after.saturating_add(1)));
         let piece = self.read(move |engine| letters(engine, &of, from, limit)).await?;
         let ids = piece.letters.iter().map(|letter| letter.entry.id);
         let mut states = self.router.engine.entry_states(ids.collect()).await?.into_iter();
-        let (unreadable, next) = (piece.unreadable, piece.next);
-        let mut copied = PortableLetters { unreadable, next, ..PortableLetters::default() };
+        let mut export = LetterExport {
+            source: self.cluster_id().to_owned(),
+            items: Vec::new(),
+            unreadable: piece.unreadable,
+            next: piece.next.map(|next| next.to_string()),
+        };
         for DeadLetter { offset, entry, mut record } in piece.letters {
             let Some(state) = states.next().flatten() else { continue };
             // Other letters are discarded, redriven, or originals of a changed record.
@@ -61,13 +204,14 @@ impl AdminSource {
             }
             record.headers = strip(&record.headers);
             let letter = PortableLetter { offset, at_ms: at.0 };
-            copied.letters.push(portable(entry, state.passed, letter, record));
+            export.items.push(portable(entry, state.passed, letter, record));
         }
-        Ok(copied)
+        Ok(export)
     }
 
-    /// Imports group by group: the entries of one group are one atomic write to the log.
-    pub(super) async fn bring(
+    /// Imports dead letters of the sidecar `source`, one outcome each; durable on return. The
+    /// entries of one group are one atomic write to the log.
+    pub async fn import(
         &self,
         source: String,
         entries: Vec<Portable>,
@@ -229,4 +373,27 @@ fn request(entry: Portable) -> Result<ImportRequest, String> {
         },
         record,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Vec<u8>> {
+        serde_json::from_value::<Base64>(text.into()).ok().map(|base64| base64.0)
+    }
+
+    #[test]
+    fn only_padded_base64_is_read() {
+        let bytes = [0xff, 0xfe, 0xfb, 0];
+        let text = "//77AA==";
+        assert_eq!(serde_json::to_value(Base64(bytes.to_vec())).unwrap(), text);
+        assert_eq!(read(text).as_deref(), Some(&bytes[..]));
+        for bad in [
+            "A", "AA", "AAA", "AA=", "AB==", "AAB=", "A===", "====", "=", "AA==AA==", "A A=",
+            "__77",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
 }

@@ -34,10 +34,10 @@ const REDRIVES: &str = "x-retry-redrive-count";
 #[derive(Clone, Debug)]
 pub(super) struct OutgoingRecord {
     pub(super) id: EntryId,
-    pub(in crate::server) origin: Option<Origin>,
+    pub(crate) origin: Option<Origin>,
     /// Redrives before this one.
     pub(super) redrives: u32,
-    pub(in crate::server) record: RawRecord,
+    pub(crate) record: RawRecord,
 }
 
 /// The outcome of sending records.
@@ -47,18 +47,14 @@ pub(super) struct SentRecords {
     pub(super) ids: Vec<EntryId>,
     /// Records of these entries, in the embedded cluster.
     pub(super) arrivals: Vec<Arrival>,
-    pub(in crate::server) refused: Vec<(EntryId, String)>,
+    pub(crate) refused: Vec<(EntryId, String)>,
     /// The cluster did not answer: records without an outcome are sent again later.
     pub(super) failure: Option<WriteError>,
 }
 
 impl SentRecords {
     /// Turns a request into the one that discards the letters of the records that were sent.
-    pub(in crate::server) fn request(
-        &self,
-        target: SendTarget,
-        request: OperateRequest,
-    ) -> OperateRequest {
+    pub(crate) fn request(&self, target: SendTarget, request: OperateRequest) -> OperateRequest {
         OperateRequest {
             action: Action::Send,
             ids: self.ids.clone(),
@@ -71,7 +67,7 @@ impl SentRecords {
 
 /// Sends records of one request at a time.
 #[derive(Debug)]
-pub(in crate::server) struct RecordSender {
+pub struct RecordSender {
     router: Arc<Router>,
     writer: Mutex<TopicWriter>,
 }
@@ -89,7 +85,7 @@ pub(super) struct SendTurn<'a> {
 type PartitionRecords = Vec<OutgoingRecord>;
 
 impl RecordSender {
-    pub(in crate::server) fn new(router: Arc<Router>) -> Self {
+    pub(crate) fn new(router: Arc<Router>) -> Self {
         Self { router, writer: Mutex::new(TopicWriter::to_existing_topics()) }
     }
 
@@ -154,7 +150,7 @@ impl SendTurn<'_> {
 
     /// Sends records to their topics, again and again while the cluster is not ready yet. The
     /// caller discards the letters of [`SentRecords::ids`].
-    pub(in crate::server) async fn send_patiently(
+    pub(crate) async fn send_patiently(
         &mut self,
         target: &SendTarget,
         mut records: Vec<OutgoingRecord>,
@@ -180,7 +176,7 @@ impl SendTurn<'_> {
     }
 
     /// Sends records to their topics. The caller discards the letters of [`SentRecords::ids`].
-    pub(in crate::server) async fn send(
+    pub(crate) async fn send(
         &mut self,
         target: &SendTarget,
         records: Vec<OutgoingRecord>,

@@ -8,24 +8,19 @@ use crate::model::{GroupId, WallMs};
 
 /// The time at which each group was first found empty, if every later look found it empty as well.
 #[derive(Debug, Default)]
-pub(in crate::server) struct EmptyGroups(BTreeMap<GroupId, WallMs>);
+pub(super) struct EmptyGroups(BTreeMap<GroupId, WallMs>);
 
 impl EmptyGroups {
     /// Updates the times: `keeping` are the groups with offsets here, `here` those with members
     /// now.
-    pub(in crate::server) fn look(
-        &mut self,
-        now: WallMs,
-        keeping: Vec<GroupId>,
-        here: &BTreeSet<GroupId>,
-    ) {
+    pub(super) fn look(&mut self, now: WallMs, keeping: Vec<GroupId>, here: &BTreeSet<GroupId>) {
         let empty = keeping.into_iter().filter(|group| !here.contains(group));
         let seen = |group| self.0.get(&group).copied().map(|since| (group, since));
         self.0 = empty.map(|group| seen(group.clone()).unwrap_or((group, now))).collect();
     }
 
     /// A group counts as occupied until a look has found it empty.
-    pub(in crate::server) fn occupancy(&self, group: &GroupId) -> Occupancy {
+    pub(super) fn occupancy(&self, group: &GroupId) -> Occupancy {
         self.0.get(group).map_or(Occupancy::Occupied, |since| Occupancy::VacantSince(*since))
     }
 }

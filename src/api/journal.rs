@@ -1,9 +1,9 @@
 //! The journal, its fdatasyncs, and the bytes of dead letters.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The journal and its disk.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JournalView {
     /// Bytes and number of all segments.
     pub bytes: u64,
@@ -35,7 +35,7 @@ pub struct JournalView {
 }
 
 /// Times of fdatasyncs since the start, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FsyncTimes {
     pub mean_ms: f64,
     /// 99 of 100 took no longer; absent when that is longer than the largest bound.
@@ -43,7 +43,7 @@ pub struct FsyncTimes {
 }
 
 /// The room that the dead letters of a group take.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetterSpace {
     pub group: String,
     pub topic: String,

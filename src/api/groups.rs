@@ -1,33 +1,63 @@
-//! The answers of the admin port: plain structs, filled by the server, written as JSON.
+//! The sidecar and its groups.
 
-pub(super) mod action_request;
-pub(super) mod explanation;
-pub(super) mod failed_record;
-pub(super) mod fingerprint;
-pub(super) mod job_plan;
-pub(super) mod journal_view;
+use std::iter::Sum;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::payload::concealment::Concealment;
-use super::state_counts::StateCounts;
+use super::selector::RecordStage;
 
-/// A part of a list: the records that a selector admits among those looked at.
-#[derive(Clone, Debug)]
-pub struct Selected<T> {
-    pub items: Vec<T>,
-    pub looked_at: usize,
-    /// Bytes of the records that the items hold.
-    pub bytes: usize,
-    /// The place to go on after; `None`: the list ends here.
-    pub next: Option<i64>,
+/// Counts of failed records by state. A record is in one state at a time, so the states
+/// add up to what is pending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateCounts {
+    /// Retries whose delay runs.
+    pub waiting: u64,
+    /// Retries that are due and not released: nobody reads the topic, or its window is full.
+    pub due: u64,
+    /// Retries in the retry topic, neither acknowledged nor failed.
+    pub unread: u64,
+    /// Due retries that cannot enter their topic, and exhausted records for which the dead letters
+    /// have no room.
+    pub blocked: u64,
+}
+
+impl StateCounts {
+    /// The sum of all states: records that would be lost with the sidecar's data.
+    pub fn pending(&self) -> u64 {
+        self.waiting + self.due + self.unread + self.blocked
+    }
+
+    /// The count of one state; `None`: it is not among them.
+    pub fn of(&self, state: RecordStage) -> Option<u64> {
+        match state {
+            RecordStage::Waiting => Some(self.waiting),
+            RecordStage::Due => Some(self.due),
+            RecordStage::Unread => Some(self.unread),
+            RecordStage::Blocked => Some(self.blocked),
+            RecordStage::Dead | RecordStage::Discarded | RecordStage::Redriven => None,
+        }
+    }
+
+    /// Retries that are not released.
+    pub fn owed(&self) -> u64 {
+        self.waiting + self.due
+    }
+}
+
+impl Sum for StateCounts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            waiting: sum.waiting + one.waiting,
+            due: sum.due + one.due,
+            unread: sum.unread + one.unread,
+            blocked: sum.blocked + one.blocked,
+        })
+    }
 }
 
 /// Whether the sidecar can do its work.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Readiness {
-    /// Recovery is done and every listener is open.
-    pub started: bool,
     /// At least some requests can be served.
     pub ready: bool,
     /// The reason, where only a restart helps.
@@ -37,7 +67,7 @@ pub struct Readiness {
 }
 
 /// The totals of the sidecar.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overview {
     /// The Kafka cluster id.
     pub cluster_id: String,
@@ -67,7 +97,7 @@ pub struct Overview {
 }
 
 /// The records that are pending before the sidecar may be removed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainView {
     /// The sidecar was told to stop and serves until the last client has left.
     pub draining: bool,
@@ -90,7 +120,7 @@ pub struct DrainView {
 }
 
 /// The pending records of one group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainGroup {
     pub group: String,
     /// Failed records of the group by state.
@@ -103,7 +133,7 @@ pub struct DrainGroup {
 }
 
 /// One consumer group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupView {
     pub group: String,
     /// `classic` or, by KIP-848, `consumer`.
@@ -157,7 +187,7 @@ pub struct GroupView {
 }
 
 /// Members of a group that are not connected through this sidecar.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElsewhereView {
     /// Number of these members, as the cluster last told a leader of the group here.
     pub members: u64,
@@ -166,7 +196,7 @@ pub struct ElsewhereView {
 }
 
 /// One member of a group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemberView {
     pub member_id: String,
     /// The member's `group.instance.id`.
@@ -187,7 +217,7 @@ pub struct MemberView {
 }
 
 /// The rules of retrying in force for a group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyView {
     /// Delays in milliseconds, from level 1.
     pub levels_ms: Vec<u64>,
@@ -204,32 +234,8 @@ pub struct PolicyView {
     pub dead_letters_max_bytes: Option<u64>,
 }
 
-/// A delayed record: it waits before it enters its topic.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DelayedView {
-    /// `<topic>-<partition>@<number>`: no offset, but as unique as one.
-    pub id: String,
-    pub number: u64,
-    pub topic: String,
-    pub partition: i32,
-    /// The time at which it enters its topic, Unix ms.
-    pub due_ms: i64,
-    /// Bytes in the journal.
-    pub bytes: u64,
-    /// The reason why the record cannot be read; when absent, the fields below are set.
-    pub unreadable: Option<String>,
-    /// The producer's timestamp, Unix ms.
-    pub timestamp_ms: Option<i64>,
-    pub key: Option<Vec<u8>>,
-    pub value: Option<Vec<u8>>,
-    /// Without the headers that set the delay.
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
-    /// The part of the value that a mask has taken away.
-    pub concealment: Concealment,
-}
-
 /// The number of retries on one level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelView {
     /// Level in the table, from 1; absent for exact delays and back-offs.
     pub level: Option<u32>,
@@ -237,7 +243,7 @@ pub struct LevelView {
 }
 
 /// One committed offset.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffsetView {
     pub topic: String,
     pub partition: i32,
@@ -245,100 +251,4 @@ pub struct OffsetView {
     pub committed: i64,
     /// The next offset that will be written; absent when unknown.
     pub end: Option<i64>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RetryView {
-    /// The id of the entry; it never changes.
-    pub id: u64,
-    pub group: String,
-    /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
-    pub origin: Option<String>,
-    /// `waiting`, `due`, `unread` or `blocked`.
-    pub state: String,
-    /// Failures charged so far.
-    pub reconsume_times: u32,
-    /// The limit in force at its last failure.
-    pub max_reconsume_times: u32,
-    /// Level in the delay table, absent for exact delays.
-    pub level: Option<u32>,
-    /// The due time, Unix ms; absent for `unread`, and for an exhausted record that is `blocked`.
-    pub due_ms: Option<i64>,
-    /// First failure, Unix ms.
-    pub first_failed_ms: Option<i64>,
-    /// Last failure, Unix ms.
-    pub last_failed_ms: Option<i64>,
-    /// The cause of the last failure.
-    pub cause: Option<String>,
-    /// The text the application gave.
-    pub error: Option<String>,
-    /// The reason why a due retry is `blocked`.
-    pub refusal: Option<String>,
-    /// The pattern of its key, and the size class of its record.
-    pub key_shape: Option<String>,
-    pub size: String,
-}
-
-impl RetryView {
-    /// Whether an operator may act on it: it is not released.
-    pub fn waits(&self) -> bool {
-        self.due_ms.is_some()
-    }
-}
-
-/// One dead letter with its record; the admin port decides which bytes it shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeadLetterView {
-    pub group: String,
-    pub offset: i64,
-    /// The pattern of its key, and the size class of its record.
-    pub key_shape: String,
-    pub size: String,
-    /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
-    pub origin: Option<String>,
-    /// Failures charged, the last one included.
-    pub reconsume_times: u32,
-    /// `dead`, `discarded` or `redriven`.
-    pub state: String,
-    /// Time until which a discarded letter can be restored, Unix ms.
-    pub restorable_until_ms: Option<i64>,
-    /// Earlier redrives of the record.
-    pub redrives: u32,
-    /// The cause of the dead letter.
-    pub cause: String,
-    /// The text the application gave.
-    pub error: Option<String>,
-    /// The time of death, Unix ms.
-    pub at_ms: i64,
-    /// The first failure, Unix ms.
-    pub first_failed_ms: Option<i64>,
-    /// The record's own timestamp, Unix ms.
-    pub timestamp_ms: i64,
-    pub key: Option<Vec<u8>>,
-    /// Bytes of the value; absent for a tombstone.
-    pub value_bytes: Option<usize>,
-    /// Absent in a list.
-    pub value: Option<Vec<u8>>,
-    /// In order, duplicates and the headers of reprise included; empty in a list.
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
-    /// Times (Unix ms) and causes of the last failures, latest last; empty in a list.
-    pub history: Vec<(i64, String)>,
-    /// The part of the value that a mask has taken away.
-    pub concealment: Concealment,
-}
-
-/// A retry with its record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RetryRecord {
-    pub retry: RetryView,
-    /// Times (Unix ms) and causes of its last failures, latest last.
-    pub history: Vec<(i64, String)>,
-    /// The record's own timestamp, Unix ms.
-    pub timestamp_ms: i64,
-    pub key: Option<Vec<u8>>,
-    pub value: Option<Vec<u8>>,
-    /// Headers of the record as produced, in order, duplicates kept.
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
-    /// The part of the value that a mask has taken away.
-    pub concealment: Concealment,
 }
