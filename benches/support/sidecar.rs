@@ -106,7 +106,8 @@ impl Sidecar {
 
     /// The answer of its admin port to a POST of JSON, head included.
     pub(crate) fn post(&self, path: &str, body: &str) -> String {
-        let (kind, length) = ("Content-Type: application/json", body.len());
+        let (kind, length) =
+            ("X-Reprise-Operator: bench\r\nContent-Type: application/json", body.len());
         self.ask("POST", path, &format!("{kind}\r\nContent-Length: {length}\r\n\r\n{body}"))
     }
 

@@ -18,13 +18,14 @@ use super::page::BodyFields;
 use super::payload::mask::Mask;
 use super::state::Admin;
 use crate::api::{
-    JobChangeRequest, JobRequest, JobView, Page, PatchView, RecordStage, RedriveTerms, Selector,
+    JobChangeRequest, JobPlan, JobRequest, JobView, Page, PatchView, RecordStage, RedriveTerms,
+    Selector,
 };
 use crate::engine::{Job, JobAction, JobChange, JobError, JobTerms, WATCHED_MAX};
 use crate::model::{GroupId, WallMs};
 
 /// Records in a second when the request names no rate.
-const RATE_DEFAULT: u32 = 100;
+pub(super) const RATE_DEFAULT: u32 = 100;
 const RATE_MAX: u32 = 1_000_000;
 /// Failures in a hundred outcomes when the request names no limit.
 const STOP_PERCENT_DEFAULT: u8 = 50;
@@ -50,14 +51,7 @@ pub(super) async fn plan(
     State(admin): State<Arc<Admin>>,
     asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let terms = job_body(asked)?.terms(admin.operations.now_ms())?;
-    let mut plan = admin.operations.plan_job(terms).await?;
-    for sample in &mut plan.samples {
-        let value = sample.value.take().filter(|_| admin.options.show_payloads);
-        sample.value = value.and_then(|value| admin.options.mask.text(value));
-        sample.error = sample.error.take().filter(|_| admin.options.show_payloads);
-    }
-    Ok(json_answer(StatusCode::OK, &plan))
+    Ok(json_answer(StatusCode::OK, &planned(&admin, job_body(asked)?).await?))
 }
 
 pub(super) async fn start(
@@ -74,19 +68,34 @@ fn job_body(asked: Result<Json<Map<String, Value>>, JsonRejection>) -> Result<Jo
     Ok(JobBody { selector: fields.take()?, redrive: fields.take()?, request: fields.rest()? })
 }
 
-/// Starts a job for a caller.
+/// Starts a job for a caller. The letters are counted once more, and the job starts only if as many
+/// match as the caller expects.
 pub(super) async fn begin(admin: &Admin, caller: Caller, body: JobBody) -> Result<Job, Refusal> {
     // A job is a bulk action, whatever its filter admits.
     let by = operator(caller, body.request.note.clone(), 2)?;
-    let anyway = body.redrive.anyway;
+    let (anyway, expected) = (body.redrive.anyway, body.request.expected);
     let terms = body.terms(admin.operations.now_ms())?;
-    if terms.action == JobAction::Redrive && !anyway {
-        let plan = admin.operations.plan_job(terms.clone()).await?;
-        if plan.is_refused {
-            return Err(no_receiver(plan.receivers));
-        }
+    let plan = admin.operations.plan_job(terms.clone()).await?;
+    if plan.is_refused && !anyway {
+        return Err(no_receiver(plan.receivers));
     }
-    admin.operations.start_job(terms, by).await?.map_err(|error| refusal(&error))
+    if let Some(expected) = expected.filter(|expected| *expected != plan.matched) {
+        let says = format!("{expected} letters matched, and {} do now: plan again", plan.matched);
+        return Err(Refusal::new(StatusCode::CONFLICT, says));
+    }
+    let started = admin.operations.start_job(terms, plan.matched, by).await?;
+    started.map_err(|error| refusal(&error))
+}
+
+/// Counts the letters of a job and shows the first, as far as payloads may be shown.
+pub(super) async fn planned(admin: &Admin, body: JobBody) -> Result<JobPlan, Refusal> {
+    let mut plan = admin.operations.plan_job(body.terms(admin.operations.now_ms())?).await?;
+    for sample in &mut plan.samples {
+        let value = sample.value.take().filter(|_| admin.options.show_payloads);
+        sample.value = value.and_then(|value| admin.options.mask.text(value));
+        sample.error = sample.error.take().filter(|_| admin.options.show_payloads);
+    }
+    Ok(plan)
 }
 
 pub(super) async fn list(
@@ -106,9 +115,14 @@ pub(super) async fn one(
     State(admin): State<Arc<Admin>>,
     Path(id): Path<u64>,
 ) -> Result<Response, Refusal> {
-    let job = admin.operations.jobs(Some(id)).await?.pop();
-    let job = job.ok_or_else(|| refusal(&JobError::Unknown(id)))?;
+    let job = known(&admin, id).await?;
     Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options.mask)))
+}
+
+/// The job with this number.
+pub(super) async fn known(admin: &Admin, id: u64) -> Result<Job, Refusal> {
+    let job = admin.operations.jobs(Some(id)).await?.pop();
+    job.ok_or_else(|| refusal(&JobError::Unknown(id)))
 }
 
 pub(super) async fn change(
@@ -224,11 +238,13 @@ pub(super) fn job_view(job: &Job, mask: &Mask) -> JobView {
         acknowledged: job.acknowledged,
         failed: job.failed,
         pending: job.watched.len(),
+        matched: job.matched,
         cursor: job.cursor,
         end: job.end,
         started_ms: job.started.0,
         ended_ms: job.ended.map(|at| at.0),
         name: job.by.name.clone(),
+        claimed: job.by.is_claimed,
         peer: job.by.peer.clone(),
         note: job.by.note.clone(),
         rate: terms.rate.unwrap_or(0),

@@ -111,6 +111,7 @@ fn router(operations: Operations, metrics: Metrics, options: Options) -> Router 
         .route("/groups/{group}/jobs", bounded(post(html::start_job)))
         .route("/journal", get(html::journal))
         .route("/jobs", get(html::jobs))
+        .route("/jobs/{id}", get(html::job))
         .route("/jobs/{id}/act", bounded(post(html::change_job)))
         .route("/login", get(html::login).merge(bounded(post(html::log_in))))
         .route("/logout", post(html::log_out))
@@ -173,7 +174,7 @@ async fn guarded(State(admin): State<Arc<Admin>>, mut request: Request, next: Ne
         if !request.method().is_safe() {
             caller_guard::judge_change(&admin.options, path, headers, (peer, login))?;
         }
-        Ok(Caller::new(login, peer))
+        Ok(Caller::new(&admin.options, headers, (login, peer)))
     });
     match judged {
         Ok(caller) => {

@@ -255,6 +255,7 @@ fn row((number, record): (i64, AuditRecord)) -> AuditView {
         number,
         at_ms: record.at.0,
         name: record.by.name,
+        claimed: record.by.is_claimed,
         peer: record.by.peer,
         action: record.action,
         group: record.group.to_string(),
@@ -302,8 +303,7 @@ pub(super) fn operator(
     if entries > 1 && note.trim().is_empty() {
         return Err(Refusal::bad("an action on more than one entry needs a note"));
     }
-    let Caller { name, peer } = caller;
-    Ok(Operator { name, peer, note })
+    caller.operator(note)
 }
 
 pub(super) fn long_note() -> Refusal {

@@ -85,7 +85,9 @@ async fn metrics_text(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 async fn version() -> Response {
-    let version = json!({ "name": "reprise", "version": env!("CARGO_PKG_VERSION") });
+    let commit = option_env!("REPRISE_COMMIT");
+    let version =
+        json!({ "name": "reprise", "version": env!("CARGO_PKG_VERSION"), "commit": commit });
     json_answer(StatusCode::OK, &version)
 }
 

@@ -1,5 +1,7 @@
 //! The state that all handlers share.
 
+use std::net::IpAddr;
+
 use super::access::operator_tokens::{OperatorTokens, Sessions};
 use super::payload::mask::Mask;
 use crate::observe::Metrics;
@@ -16,6 +18,10 @@ pub struct Options {
     pub tokens: OperatorTokens,
     /// Whether callers on this host need a token to read, too.
     pub loopback_needs_token: bool,
+    /// The header in which a trusted proxy names the person.
+    pub identity_header: Option<String>,
+    /// Addresses of proxies that log people in.
+    pub trusted_proxies: Vec<IpAddr>,
     /// Host names served besides `localhost` and plain addresses.
     pub hosts: Vec<String>,
 }

@@ -13,7 +13,6 @@ use super::answer::{Refusal, json_answer};
 use super::operator_actions::{NOTE_BYTES_MAX, long_note};
 use super::page::{ListParameters, ListQuery};
 use super::state::Admin;
-use crate::engine::Operator;
 use crate::operations::{ImportReport, ImportedEntry, LetterImport};
 
 /// Largest body of an import: the largest record that a frame may hold, in base64, and its
@@ -84,8 +83,7 @@ pub(super) async fn import_letters(
     if note.len() > NOTE_BYTES_MAX {
         return Err(long_note());
     }
-    let Caller { name, peer } = caller;
-    let by = Operator { name, peer, note };
+    let by = caller.operator(note)?;
     let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
     let brought = admin.operations.import(source, entries, by).await?;
     let outcomes = ids.into_iter().zip(brought);

@@ -113,6 +113,8 @@ pub struct AuditView {
     pub number: i64,
     pub at_ms: i64,
     pub name: String,
+    /// The caller has claimed the name, without a token.
+    pub claimed: bool,
     pub peer: String,
     pub action: String,
     pub group: String,

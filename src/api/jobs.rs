@@ -40,6 +40,8 @@ pub struct JobRequest {
     pub canary: Option<u32>,
     pub stop_percent: Option<u8>,
     pub redrives_max: Option<u32>,
+    /// The letters that the plan has counted: the job starts only if as many match.
+    pub expected: Option<u64>,
     pub note: Option<String>,
 }
 
@@ -66,12 +68,16 @@ pub struct JobView {
     pub failed: u64,
     /// Redriven records without an outcome.
     pub pending: usize,
+    /// Letters that the conditions admit, as counted before the start.
+    pub matched: u64,
     /// The offset of the next batch, and the end of the job.
     pub cursor: i64,
     pub end: i64,
     pub started_ms: i64,
     pub ended_ms: Option<i64>,
     pub name: String,
+    /// The caller has claimed the name, without a token.
+    pub claimed: bool,
     pub peer: String,
     pub note: String,
     pub rate: u32,

@@ -32,9 +32,9 @@ pub use groups::{
 };
 pub use jobs::{JobChangeRequest, JobPlan, JobRequest, JobState, JobView, PatchView, PlanSample};
 pub use journal::{FsyncTimes, JournalView, LetterSpace};
-pub use percent::percent_encoded;
+pub use percent::{decoded, percent_encoded};
 pub use records::{DelayedView, LetterView, RecordContent, RetryView, ShownBytes, ShownHeader};
-pub use row::{Cell, Column, ListRow, Page};
+pub use row::{Cell, Column, ListRow, Page, named};
 pub use selector::{
     HeaderMatch, RecordBytes, RecordFacts, RecordStage, Selector, TimeBound, fields_of,
 };

@@ -44,6 +44,11 @@ fn known<T: ToString>(text: Option<&T>) -> Cell {
     Cell::Text(text.map(ToString::to_string))
 }
 
+/// The name of an operator, marked where the caller has claimed it.
+pub fn named(name: &str, is_claimed: bool) -> String {
+    if is_claimed { format!("{name} (claimed)") } else { name.to_owned() }
+}
+
 impl ListRow for GroupView {
     const COLUMNS: &'static [Column<Self>] = &[
         ("GROUP", |v| text(&v.group)),
@@ -129,7 +134,7 @@ impl ListRow for JobView {
 impl ListRow for AuditView {
     const COLUMNS: &'static [Column<Self>] = &[
         ("AT", |v| Cell::Time(Some(v.at_ms))),
-        ("NAME", |v| text(&v.name)),
+        ("NAME", |v| text(&named(&v.name, v.claimed))),
         ("PEER", |v| text(&v.peer)),
         ("ACTION", |v| text(&v.action)),
         ("GROUP", |v| text(&v.group)),

@@ -65,6 +65,7 @@ impl RedriveArgs {
             canary: Some(self.canary),
             stop_percent: Some(self.stop_percent),
             redrives_max: Some(self.redrives_max),
+            expected: None,
             note: self.letters.note.clone(),
         };
         self.letters.run(verb, (request, Some(&self.terms)), out)

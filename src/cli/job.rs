@@ -10,7 +10,7 @@ use super::output::show::{ReadArgs, moment};
 use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, Listing};
-use crate::api::{JobChangeRequest, JobView, PatchView, Selector};
+use crate::api::{JobChangeRequest, JobView, PatchView, Selector, named};
 
 /// The end of `reprise job list --help`.
 const LIST_EXAMPLES: &str = "\
@@ -140,13 +140,13 @@ fn job_lines(job: &JobView, screen: &TerminalScreen) -> Vec<String> {
         format!("{acknowledged} acknowledged, {failed} failed again, {pending} without one yet");
     let terms = format!("{rate} a second, canary {canary}, stops above {stop_percent} % failures");
     out.extend([
-        line("changed", job.changed.to_string()),
+        line("changed", format!("{} of {}", job.changed, job.matched)),
         line("left", job.left.to_string()),
         line("outcomes", outcomes),
         line("offset", format!("{} of {}", job.cursor, job.end)),
         line("started", moment(screen, Some(job.started_ms))),
         line("ended", moment(screen, job.ended_ms)),
-        line("by", defused(format!("{} {}", job.name, job.peer).trim())),
+        line("by", defused(format!("{} {}", named(&job.name, job.claimed), job.peer).trim())),
         line("note", defused(&job.note)),
         line("terms", terms),
     ]);

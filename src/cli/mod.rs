@@ -158,11 +158,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> RemainingWork {
         CliCommand::Completion { shell } => {
             out.write_all(&completion(shell)).map_err(CommandFailure::from)
         }
-        CliCommand::Version => {
-            writeln!(out, "reprise {}", env!("CARGO_PKG_VERSION")).map_err(CommandFailure::from)
-        }
+        CliCommand::Version => writeln!(out, "reprise {}", version()).map_err(CommandFailure::from),
     };
     RemainingWork::Done(report(result.and_then(|()| out.flush().map_err(CommandFailure::from))))
+}
+
+/// The version, with the commit where the build names it (`REPRISE_COMMIT`).
+fn version() -> String {
+    let commit = option_env!("REPRISE_COMMIT").map(|commit| format!(" ({commit})"));
+    env!("CARGO_PKG_VERSION").to_owned() + &commit.unwrap_or_default()
 }
 
 fn completion(shell: Shell) -> Vec<u8> {

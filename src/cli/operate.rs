@@ -1,5 +1,5 @@
-//! `dlq restore` and `retry now|delay|kill`: actions on named entries, or on all that conditions
-//! admit. A bulk action is a dry run without `--execute`.
+//! `dlq restore` and `retry now|delay|dead-letter`: actions on named entries, or on all that
+//! conditions admit. A bulk action is a dry run without `--execute`.
 
 use std::io::Write;
 

@@ -28,7 +28,7 @@ pub(super) enum RetryCommand {
     /// Set the time of retries.
     Delay(DelayArgs),
     /// End the retries of records: they become dead letters now.
-    Kill(ActionArgs),
+    DeadLetter(ActionArgs),
 }
 
 /// The end of `reprise retry list --help`.
@@ -43,7 +43,8 @@ const NOW: Verb = Verb { path: "/api/v1/retries/now", done: "due now", is_on_let
 
 const DELAY: Verb = Verb { path: "/api/v1/retries/delay", done: "delayed", ..NOW };
 
-const KILL: Verb = Verb { path: "/api/v1/retries/dead-letter", done: "dead letters now", ..NOW };
+const DEAD_LETTER: Verb =
+    Verb { path: "/api/v1/retries/dead-letter", done: "dead letters now", ..NOW };
 
 #[derive(Debug, Args)]
 pub(super) struct DelayArgs {
@@ -107,7 +108,7 @@ pub(super) fn run(
         RetryCommand::Show(args) => return args.run(out),
         RetryCommand::Now(args) => return args.run(NOW, None, out),
         RetryCommand::Delay(args) => return args.run(out),
-        RetryCommand::Kill(args) => return args.run(KILL, None, out),
+        RetryCommand::DeadLetter(args) => return args.run(DEAD_LETTER, None, out),
     };
     let list = List {
         path: "/api/v1/retries",

@@ -10,13 +10,35 @@ use crate::config::{Config, ConfigError, LoadedConfig};
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    source: ConfigSource,
-    #[command(flatten)]
-    keys: KeyFlags,
+    config: ConfigFlags,
     /// Make this file once every listener is open: one line, the first Kafka address and the admin
     /// address; removed at the end.
     #[arg(long, value_name = "PATH")]
     pub ready_file: Option<PathBuf>,
+}
+
+/// The sources of a configuration, and flags for common keys.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ConfigFlags {
+    #[command(flatten)]
+    source: ConfigSource,
+    #[command(flatten)]
+    keys: KeyFlags,
+}
+
+impl ConfigFlags {
+    /// Reads file, environment and flags as they are now.
+    pub(super) fn load(&self) -> Result<LoadedConfig, ConfigError> {
+        self.source.load_with(self.keys.settings())
+    }
+
+    /// The name of the source in messages.
+    pub(super) fn name(&self) -> String {
+        self.source
+            .config
+            .as_ref()
+            .map_or("the defaults".to_owned(), |path| path.display().to_string())
+    }
 }
 
 /// The sources of a configuration.
@@ -72,17 +94,12 @@ impl ConfigSource {
         settings.extend(self.set.iter().cloned());
         Config::load(self.config.as_deref(), &environment(), &settings)
     }
-
-    /// The name of the source in messages.
-    pub(super) fn name(&self) -> String {
-        self.config.as_ref().map_or("the defaults".to_owned(), |path| path.display().to_string())
-    }
 }
 
 impl ServeArgs {
     /// Reads file, environment and flags; called again for each reload.
     pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
-        self.source.load_with(self.keys.settings())
+        self.config.load()
     }
 }
 
@@ -108,7 +125,8 @@ mod tests {
         };
         let set = vec!["admin.address=127.0.0.1:9666".to_owned()];
         let source = ConfigSource { set, ..ConfigSource::default() };
-        let args = ServeArgs { source, keys, ready_file: None };
+        let config = ConfigFlags { source, keys };
+        let args = ServeArgs { config, ready_file: None };
         let config = args.load().unwrap().config;
         assert_eq!(config.listen[0].address.port, 19092);
         let upstream = config.upstream.unwrap();

@@ -14,7 +14,7 @@ use crate::model::{GroupId, WallMs};
 use crate::retry::Fact;
 
 /// The version byte of a stored record.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// The journal's name of the stream.
 const STREAM: &str = "a/audit";
 /// Age at which a record is dropped.
@@ -171,7 +171,12 @@ mod tests {
 
     #[test]
     fn the_layout_of_an_audit_record_is_fixed() {
-        let by = Operator { name: "kim".into(), peer: "10.0.0.7".into(), note: "INC-1".into() };
+        let by = Operator {
+            name: "kim".into(),
+            is_claimed: false,
+            peer: "10.0.0.7".into(),
+            note: "INC-1".into(),
+        };
         let record = AuditRecord {
             at: WallMs(5),
             by,
@@ -183,7 +188,7 @@ mod tests {
             job: Some(2),
             target: Some("parking".into()),
         };
-        let expected = b"\x03\x0a\x03kim\x0810.0.0.7\x05INC-1\x07redrive\x04shop\x03\x01\x01\
+        let expected = b"\x04\x0a\x03kim\x00\x0810.0.0.7\x05INC-1\x07redrive\x04shop\x03\x01\x01\
             \x0corders-3@812\x01\x02\x01\x07parking";
         let stored = stored(&record).unwrap();
         assert_eq!(stored, expected, "the format has changed: give it a new version");
@@ -197,7 +202,7 @@ mod tests {
             body: Bytes::new(),
         };
         assert_eq!(read(&batch(stored.clone())), Some(record));
-        for bad in [vec![], vec![3, 0], stored[..9].to_vec(), [&stored[..], b"\0"].concat()] {
+        for bad in [vec![], vec![4, 0], stored[..9].to_vec(), [&stored[..], b"\0"].concat()] {
             assert_eq!(read(&batch(bad.clone())), None, "{bad:?}");
         }
     }

@@ -161,6 +161,15 @@ impl Operations {
     }
 
     async fn act_on_named(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
+        let (group, name) = (request.group.clone(), request.by.name.clone());
+        let action = format!("{:?}", request.action);
+        let report = self.change_named(request).await?;
+        let (changed, left) = (report.changed, report.left.len());
+        tracing::info!(%group, action, changed, left, by = name, "an operator acts on records");
+        Ok(report)
+    }
+
+    async fn change_named(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let ActionRequest { group, action, names, by, patch } = request;
         let (action, target) = match action {
             OperatorAction::Plain(Action::Redrive) if !patch.is_empty() => (Action::Edit, None),

@@ -412,12 +412,13 @@ impl Operations {
     pub async fn start_job(
         &self,
         terms: JobTerms,
+        matched: u64,
         by: Operator,
     ) -> Result<Result<Job, JobError>, Unavailable> {
         if let Some(refusal) = self.target_refusal(&terms).await {
             return Ok(Err(JobError::Target(refusal)));
         }
-        let started = self.router.engine.start_job(terms, by).await;
+        let started = self.router.engine.start_job(terms, matched, by).await;
         self.jobs_changed(started)
     }
 
@@ -443,6 +444,8 @@ impl Operations {
         match changed {
             Ok(job) => {
                 self.job_wake.notify_one();
+                let (group, state) = (&job.terms.group, job.state.as_str());
+                tracing::info!(job = job.id, %group, state, "an operator starts or changes a job");
                 Ok(Ok(job))
             }
             Err(EngineError::Job(refused)) => Ok(Err(refused)),

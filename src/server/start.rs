@@ -259,6 +259,8 @@ async fn open_admin(
         mask: Mask::new(config.admin.mask.headers.clone(), &config.admin.mask.json),
         tokens: operator_tokens,
         loopback_needs_token: config.admin.token_on_loopback == TokenOnLoopback::Required,
+        identity_header: config.admin.identity_header.clone(),
+        trusted_proxies: config.admin.trusted_proxies.clone(),
         hosts: own.chain(config.admin.hosts.iter().cloned()).collect(),
     };
     tasks.spawn_unbound("admin", async move {

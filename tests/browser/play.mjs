@@ -187,6 +187,18 @@ async function lists(page, admin) {
   await judgeBoth(page, "journal");
 }
 
+// Discards one letter, and takes that back by the button in the message.
+async function undo(page, admin) {
+  await page.goto(`${admin}/groups/shop/letters/79`);
+  await follow(page, 'button[value="discard"]');
+  check((await text(page)).includes("1 records changed."), "one letter is discarded");
+  await follow(page, '.said button[value="restore"]');
+  check((await text(page)).includes("1 records changed."), "and restored by the message");
+  await page.goto(`${admin}/groups/shop/letters/79`);
+  check((await text(page)).includes("State\ndead"), "it is a dead letter again");
+  await page.goto(`${admin}/groups/shop`);
+}
+
 async function play(kafka, admin) {
   const client = new Kafka({ clientId: "browser", brokers: [kafka], logLevel: logLevel.NOTHING });
   await fill(client, admin);
@@ -220,24 +232,35 @@ async function play(kafka, admin) {
   await page.type('form.edit input[name="set_header"]', "tenant=b");
   await page.type('form.edit input[name="note"]', "INC-9: wrong tenant");
   await follow(page, 'form.edit button[value="redrive"]');
+  check((await text(page)).includes("Who are you?"), "the page asks once who acts");
+  await judge(page, "name");
+  await page.type('input[name="operator"]', "kim");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   check((await text(page)).includes("1 records changed."), "a header is mended");
+  await undo(page, admin);
 
   // The job of the 394 others, by the keyboard.
-  await page.focus("section.cause details summary");
-  await page.keyboard.press("Enter");
-  const job = 'section.cause form';
-  await page.evaluate((at) => {
-    document.querySelector(`${at} input[name="rate"]`).value = "1000";
-    document.querySelector(`${at} input[name="canary"]`).value = "5";
-  }, job);
-  await page.focus(`${job} input[name="note"]`);
+  await page.focus('section.cause button[value="redrive"]');
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  const plan = await text(page);
+  check(plan.includes("394 letters match. Nothing is changed yet."), "the plan counts the records");
+  check(plan.includes("no stock for item 1"), "the plan shows the first of them");
+  check(await page.$eval('input[name="canary"]', (one) => one.value) === "5", "with a canary of 5");
+  await judgeBoth(page, "plan");
+  await page.$eval('input[name="rate"]', (one) => { one.value = "1000"; });
+  await page.focus('input[name="note"]');
   await page.keyboard.type("INC-9: stock is back");
   await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   check((await text(page)).includes("Job 1 has started."), "a job starts by the keyboard");
   await until("the canary is out", async () => {
-    await page.goto(`${admin}/jobs`);
+    await page.goto(`${admin}/jobs/1`);
     return (await text(page)).includes("waits for the outcomes of its first 5 records");
   });
+  const waiting = await text(page);
+  check(waiting.includes("5 of 394 letters"), "the page of the job counts");
+  check(waiting.includes("Start the application"), "and says that no consumer is connected");
+  await judgeBoth(page, "job");
+  await page.goto(`${admin}/jobs`);
   await judge(page, "jobs");
   check(true, "the others wait for the canary");
 
@@ -272,8 +295,9 @@ async function play(kafka, admin) {
   await strict.close();
 
   await page.goto(`${admin}/groups/shop`);
-  await page.type('section.cause input[name="note"]', "INC-9: refunded");
   await follow(page, 'section.cause button[value="discard"]');
+  await page.type('input[name="note"]', "INC-9: refunded");
+  await follow(page, 'button.danger');
   check((await text(page)).includes("Job 2 has started."), "5 are discarded");
   await until("nothing is left", async () => {
     await page.goto(`${admin}/groups/shop`);
@@ -281,7 +305,10 @@ async function play(kafka, admin) {
   });
   await page.goto(`${admin}/audit`);
   const audit = await text(page);
-  for (const words of ["edit\tshop\t1", "job-done\tshop\t394", "job-done\tshop\t5", "INC-9: refunded"]) {
+  for (const words of [
+    "edit\tshop\t1", "job-done job 1\tshop\t394", "job-done job 2\tshop\t5", "INC-9: refunded",
+    "kim (claimed)", "payments-0@",
+  ]) {
     check(audit.includes(words), `the audit log has ${words.replaceAll("\t", " ")}`);
   }
   await judge(page, "audit");

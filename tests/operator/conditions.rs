@@ -38,7 +38,7 @@ fn conditions_select_the_same_records_everywhere() {
         };
         assert_eq!(listed(&["dlq", "list", "shop"]), at(letter), "{conditions:?}");
         assert_eq!(listed(&["retry", "list", "--group", "shop"]), at(retry), "{conditions:?}");
-        let plan = [&["retry", "kill", "shop", "--all"], conditions].concat();
+        let plan = [&["retry", "dead-letter", "shop", "--all"], conditions].concat();
         let plan = String::from_utf8(server.reprise(&plan).stdout).unwrap();
         let is_planned = plan.contains(&format!("orders-0@{retry}"));
         assert_eq!(is_planned, retry >= 0, "{conditions:?}: {plan}");
@@ -47,7 +47,7 @@ fn conditions_select_the_same_records_everywhere() {
     let export = String::from_utf8(export.stdout).unwrap();
     assert_eq!((export.lines().count(), export.contains("orders-0@1")), (2, true), "{export}");
     let act = ["--execute", "--note", "INC-7", "--header", "tenant=b"];
-    let killed = done(&server, &[&["retry", "kill", "shop", "--all"][..], &act].concat());
+    let killed = done(&server, &[&["retry", "dead-letter", "shop", "--all"][..], &act].concat());
     assert_eq!(killed, "1 dead letters now, 0 left as they were\n");
     let job = done(&server, &[&["dlq", "discard", "shop", "--all"][..], &act].concat());
     assert_eq!(job, "2 discarded, 0 left as they were\n");

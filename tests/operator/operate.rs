@@ -186,7 +186,7 @@ fn bulk_verbs_take_retries_that_are_due() {
         member.client.nack("shop", &format!("orders-0@{offset}"), nack);
     }
     until("the first is due", || server.json("/api/v1/groups/shop")["due"] == 1);
-    let verbs = [("now", &[][..], 1), ("delay", &["--for", "2h"], 2), ("kill", &[], 2)];
+    let verbs = [("now", &[][..], 1), ("delay", &["--for", "2h"], 2), ("dead-letter", &[], 2)];
     for (verb, time, count) in verbs {
         let all = [&["retry", verb, "shop", "--all"][..], time].concat();
         let plan = done(&server, &all);
@@ -196,7 +196,7 @@ fn bulk_verbs_take_retries_that_are_due() {
     let delay = ["retry", "delay", "shop", "--all", "--for", "2h"];
     let delayed = "2 delayed, 0 left as they were\n";
     assert_eq!(done(&server, &[&delay[..], &act].concat()), delayed);
-    let killed = [&["retry", "kill", "shop", "--all"][..], &act].concat();
+    let killed = [&["retry", "dead-letter", "shop", "--all"][..], &act].concat();
     assert_eq!(done(&server, &killed), "2 dead letters now, 0 left as they were\n");
 }
 
@@ -362,7 +362,7 @@ fn retries_that_wait_are_hastened_delayed_and_ended() {
     let due = server.json("/api/v1/retries?group=shop")["items"][1]["due_ms"].as_i64().unwrap();
     let before = list["items"][1]["due_ms"].as_i64().unwrap();
     assert!((due - before - 4 * 3_600_000).abs() < 60_000, "{before} {due}");
-    let killed = done(&server, &["retry", "kill", "shop", &id(2)]);
+    let killed = done(&server, &["retry", "dead-letter", "shop", &id(2)]);
     assert_eq!(killed, "1 dead letters now, 0 left as they were\n");
     assert_eq!(letters(&server, "dead"), [0]);
     let letter = server.json("/api/v1/dead-letters/shop/0");
@@ -444,7 +444,7 @@ fn waiting_retries_of_one_kind_are_ended() {
     );
     let big = json!([1, "no stock of #", "a-#", "16-256 KiB"]);
     assert_eq!(kinds(), [number.clone(), big.clone(), plain]);
-    let kill = ["retry", "kill", "shop", "--all", "--key-shape", "a-#", "--size", "< 1 KiB"];
+    let kill = ["retry", "dead-letter", "shop", "--all", "--key-shape", "a-#", "--size", "< 1 KiB"];
     assert!(done(&server, &kill).starts_with("2 records match\n"), "a dry run");
     let kill = [&kill[..], &["--execute", "--note", "INC-5"]].concat();
     assert_eq!(done(&server, &kill), "2 dead letters now, 0 left as they were\n");

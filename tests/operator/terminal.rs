@@ -78,6 +78,7 @@ fn states_have_colours_on_a_terminal_only() {
 /// Runs a command without a terminal. Returns code, stdout and stderr.
 fn run(args: &[&str], admin: &str) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    command.env("USER", "kim");
     let output = command.args(args).args(["--admin", admin]).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))

@@ -100,6 +100,9 @@ pub struct Server {
     port: Option<port::Port>,
 }
 
+/// The name under which the tests act.
+pub const OPERATOR: &str = "kim";
+
 impl Server {
     /// Starts with the defaults, retries after 20 ms and short sessions allowed.
     pub fn start() -> Self {
@@ -326,7 +329,8 @@ impl Server {
     /// Runs a command of `reprise` against this sidecar.
     pub fn reprise(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-        command.args(args).args(["--admin", &self.admin().to_string()]).output().unwrap()
+        command.args(args).args(["--admin", &self.admin().to_string()]);
+        command.env("USER", OPERATOR).output().unwrap()
     }
 
     /// Runs `reprise retry …` against this sidecar.
@@ -378,7 +382,8 @@ impl Server {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+             X-Reprise-Operator: {OPERATOR}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(request.as_bytes()).unwrap();

@@ -45,7 +45,12 @@ impl Terminal {
         tcsetwinsize(&master, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let end = || Stdio::from(slave.try_clone().unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-        command.args(args).env_remove("NO_COLOR").env("TERM", "xterm").envs(variables.to_vec());
+        command
+            .args(args)
+            .env_remove("NO_COLOR")
+            .env("TERM", "xterm")
+            .env("USER", "kim")
+            .envs(variables.to_vec());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         drop(command);
         let shown = Arc::<ShownBytes>::default();

@@ -6,9 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, StatusCode, header};
 
-use super::operator_tokens::RequestToken;
+use super::operator_tokens::{RequestToken, SESSION, cookie};
 use crate::admin::answer::Refusal;
 use crate::admin::state::Options;
+use crate::api::{decoded, percent_encoded};
+use crate::engine::Operator;
 
 /// Paths without access checks: probes and figures hold no record.
 const OPEN: [&str; 10] = [
@@ -26,21 +28,79 @@ const OPEN: [&str; 10] = [
 /// Paths that change no more than the session of the caller.
 const SESSION_PATHS: [&str; 2] = ["/login", "/logout"];
 
+/// The header in which a caller without a token claims a name, percent-encoded.
+pub(in crate::admin) const OPERATOR_HEADER: &str = "x-reprise-operator";
+/// The cookie in which a browser claims a name, percent-encoded.
+const OPERATOR_COOKIE: &str = "reprise_operator";
+/// Characters of a claimed name.
+const NAME_MAX: usize = 64;
+
 /// The caller of a request that was let pass.
 #[derive(Clone, Debug)]
 pub(in crate::admin) struct Caller {
-    /// The name of the token that the caller sent; empty without a token.
+    /// The name of the token, the one that a proxy tells, or the one that the caller claims; empty
+    /// without any.
     pub(in crate::admin) name: String,
+    /// The caller has claimed the name: no token and no proxy tells it.
+    pub(in crate::admin) is_claimed: bool,
     /// The address; empty when it is not known.
     pub(in crate::admin) peer: String,
 }
 
 impl Caller {
-    pub(in crate::admin) fn new(login: Option<RequestToken<'_>>, peer: Option<SocketAddr>) -> Self {
-        let name = login.map(|login| login.token.name.clone()).unwrap_or_default();
-        let peer = peer.map(|peer| peer.ip().to_canonical().to_string());
-        Self { name, peer: peer.unwrap_or_default() }
+    pub(in crate::admin) fn new(
+        options: &Options,
+        headers: &HeaderMap,
+        (login, peer): (Option<RequestToken<'_>>, Option<SocketAddr>),
+    ) -> Self {
+        let address = peer.map(|peer| peer.ip().to_canonical());
+        let is_proxy = address.is_some_and(|peer| options.trusted_proxies.contains(&peer));
+        let identity = options.identity_header.as_deref().filter(|_| is_proxy);
+        let person = identity.and_then(|header| legal_name(headers.get(header)?.to_str().ok()?));
+        let token = login.map(|login| login.token.name.clone());
+        let claimed = || {
+            let header = headers.get(OPERATOR_HEADER).and_then(|value| value.to_str().ok());
+            legal_name(&decoded(header.or_else(|| cookie(headers, OPERATOR_COOKIE))?)?)
+        };
+        let known = person.or(token);
+        Self {
+            is_claimed: known.is_none(),
+            name: known.or_else(claimed).unwrap_or_default(),
+            peer: address.map(|peer| peer.to_string()).unwrap_or_default(),
+        }
     }
+
+    /// The caller under the name of a form; `None`: the form names nobody.
+    pub(in crate::admin) fn named(self, name: &str) -> Option<Self> {
+        Some(Self { name: legal_name(name)?, ..self })
+    }
+
+    /// The operator of an act; refused where nothing names the caller.
+    pub(in crate::admin) fn operator(self, note: String) -> Result<Operator, Refusal> {
+        let Self { name, is_claimed, peer } = self;
+        if name.is_empty() {
+            return Err(Refusal::bad(
+                "say who acts, for the audit log: --as NAME, the variable USER, or the header \
+                 X-Reprise-Operator; with admin.token_file the token has a name",
+            ));
+        }
+        Ok(Operator { name, is_claimed, peer, note })
+    }
+
+    /// The cookie by which a browser claims the name from then on.
+    pub(in crate::admin) fn cookie(&self) -> Option<String> {
+        let (name, age_s) = (percent_encoded(&self.name), SESSION.as_secs());
+        self.is_claimed.then(|| {
+            format!("{OPERATOR_COOKIE}={name}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age_s}")
+        })
+    }
+}
+
+/// A name of a person: some visible characters, not too many.
+fn legal_name(name: &str) -> Option<String> {
+    let name = name.trim();
+    let is_legal = name.chars().count() <= NAME_MAX && !name.contains(char::is_control);
+    (is_legal && !name.is_empty()).then(|| name.to_owned())
 }
 
 /// Decides whether a request may read.
@@ -125,6 +185,7 @@ mod tests {
     use super::*;
     use crate::model::{OperatorToken, Secret};
 
+    const PROXY: &str = "10.9.9.9:1";
     const NEAR: &str = "[::ffff:127.0.0.1]:1";
     const FAR: &str = "10.0.0.7:1";
 
@@ -213,11 +274,39 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_has_the_name_of_its_token() {
+    fn a_caller_is_named_by_proxy_token_or_itself() {
         let token = token(true);
-        let near = Some(NEAR.parse().unwrap());
-        let caller = Caller::new(Some(RequestToken { token: &token, by_cookie: true }), near);
-        assert_eq!((caller.name.as_str(), caller.peer.as_str()), ("kim", "127.0.0.1"));
-        assert_eq!(Caller::new(None, None).name, "");
+        let options = Options {
+            identity_header: Some("x-forwarded-user".to_owned()),
+            trusted_proxies: vec![PROXY.parse::<SocketAddr>().unwrap().ip()],
+            ..Options::default()
+        };
+        let login = RequestToken { token: &token, by_cookie: true };
+        let named = |sent: &[(&'static str, &str)], peer: &str, login| {
+            let peer = Some(peer.parse().unwrap());
+            let caller = Caller::new(&options, &headers(sent), (login, peer));
+            (caller.name, caller.is_claimed)
+        };
+        let person = ("x-forwarded-user", "ada");
+        let claim = ("x-reprise-operator", "Zo%C3%AB");
+        let cookie = ("cookie", "a=b; reprise_operator=lee");
+        for (sent, peer, login, name, is_claimed) in [
+            (&[person, claim][..], PROXY, Some(login), "ada", false),
+            (&[person, claim], NEAR, Some(login), "kim", false),
+            (&[person, claim, cookie], NEAR, None, "Zoë", true),
+            (&[cookie], NEAR, None, "lee", true),
+            (&[], NEAR, None, "", true),
+            (&[("x-reprise-operator", "%0a")], NEAR, None, "", true),
+            (&[("x-reprise-operator", "%ff")], NEAR, None, "", true),
+        ] {
+            assert_eq!(named(sent, peer, login), (name.to_owned(), is_claimed), "{sent:?} {peer}");
+        }
+        let nobody = Caller::new(&options, &HeaderMap::new(), (None, None));
+        assert!(
+            nobody.clone().named(" ").is_none() && nobody.clone().operator("x".into()).is_err()
+        );
+        let caller = nobody.named("Zoë").unwrap();
+        assert!(caller.cookie().unwrap().starts_with("reprise_operator=Zo%C3%AB; HttpOnly;"));
+        assert!(caller.operator(String::new()).unwrap().is_claimed);
     }
 }

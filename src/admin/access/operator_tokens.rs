@@ -69,7 +69,7 @@ impl Sessions {
             oldest.map(|id| open.remove(&id));
         }
         open.insert(id.clone(), (secret, now));
-        Some(cookie(&id, SESSION.as_secs()))
+        Some(session_cookie(&id, SESSION.as_secs()))
     }
 
     /// Ends the session of a request and returns the cookie that removes it.
@@ -77,7 +77,7 @@ impl Sessions {
         if let Some(id) = session_id(headers) {
             self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         }
-        cookie("", 0)
+        session_cookie("", 0)
     }
 
     /// The token of a request: of its `Authorization`, or of its session. An `Authorization`
@@ -111,15 +111,20 @@ impl Sessions {
     }
 }
 
-fn cookie(id: &str, max_age_s: u64) -> String {
+fn session_cookie(id: &str, max_age_s: u64) -> String {
     format!("{COOKIE}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age_s}")
 }
 
 fn session_id(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers, COOKIE)
+}
+
+/// The value of a cookie.
+pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs =
+    let mut pairs =
         cookies.flat_map(|value| value.split(';')).filter_map(|one| one.trim().split_once('='));
-    pairs.into_iter().find_map(|(name, id)| (name == COOKIE).then_some(id))
+    pairs.find_map(|(known, value)| (known == name).then_some(value))
 }
 
 /// The token with a secret. The comparison's time depends on lengths only.

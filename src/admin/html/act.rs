@@ -5,19 +5,19 @@ use std::sync::Arc;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, Path, State};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 
 use super::jobs::target_of;
 use super::retry_kinds::act_on_like;
-use super::{back_to, form, group_path, refused};
+use super::{form, group_path, name_form, refused, with_cookie, with_name};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{
     check_receivers, due_time, letter_request, operator, patch_and_target, retry_request,
 };
 use crate::admin::state::Admin;
-use crate::api::{ActionReport, RedriveTerms};
+use crate::api::{ActionReport, RedriveTerms, percent_encoded};
 use crate::operations::{DueTime, EntryNames};
 
 /// Milliseconds of a minute.
@@ -76,6 +76,17 @@ impl ActFields {
         Ok(fields)
     }
 
+    /// The parameters of the button that takes the action back; `None`: no button does.
+    fn undo(&self) -> Option<String> {
+        let undo = match self.verb.as_str() {
+            "discard" => "restore",
+            "restore" => "discard",
+            _ => return None,
+        };
+        let offsets: Vec<&str> = self.offsets.split_whitespace().collect();
+        Some(format!("&undo={undo}&of={}", offsets.join("+")))
+    }
+
     /// The time that a delay sets.
     fn due(&self) -> Result<Option<DueTime>, Refusal> {
         if self.verb != "delay" {
@@ -98,11 +109,21 @@ pub(in crate::admin) async fn act(
     Extension(caller): Extension<Caller>,
     fields: Result<Form<Vec<(String, String)>>, FormRejection>,
 ) -> Response {
-    let done = async { run(&admin, &group, caller, ActFields::new(form(fields)?)?).await };
-    match done.await {
-        Ok(report) => back_to(&group_path(&group), &sentence(&report)),
-        Err(refusal) => refused(&refusal),
-    }
+    let path = group_path(&group);
+    let done = async {
+        let (caller, fields) = match with_name(caller, form(fields)?) {
+            Ok(named) => named,
+            Err(fields) => return Ok(name_form(&format!("{path}/act"), &fields)),
+        };
+        let (cookie, fields) = (caller.cookie(), ActFields::new(fields)?);
+        let undo = fields.undo();
+        let report = run(&admin, &group, caller, fields).await?;
+        let undo = undo.filter(|_| report.changed > 0).unwrap_or_default();
+        let said = percent_encoded(&sentence(&report));
+        let to = [(header::LOCATION, format!("{path}?said={said}{undo}"))];
+        Ok(with_cookie((StatusCode::SEE_OTHER, to).into_response(), cookie))
+    };
+    done.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
 }
 
 async fn run(

@@ -9,16 +9,15 @@ use maud::{Markup, html};
 use super::cut::cell;
 use super::fingerprint_cells::{records, spark, title};
 use super::jobs::{anyway_field, kind_form};
-use super::letters::letter_cells;
+use super::letters::{alike, letter_cells, list_path};
 use super::table::{breakable, moment, scroll_table};
 use super::{
-    ActionNotice, consumers, group_path, letter_path, page, refused, retry_kinds, retry_path,
-    states,
+    ActionNotice, consumers, group_path, letter_path, notice, page, refused, retry_kinds,
+    retry_path, states,
 };
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
 use crate::api::{Fingerprint, GroupView, LetterView, RecordStage, RetryView, Selector};
-use crate::engine::OPERATE_MAX;
 use crate::operations::{Operations, RecordDetail};
 
 /// Dead letters that a page reads.
@@ -34,13 +33,13 @@ pub(in crate::admin) async fn group(
     Path(id): Path<String>,
     Query(outcome): Query<ActionNotice>,
 ) -> Response {
-    match content(&admin, &id, outcome.said.as_deref()).await {
+    match content(&admin, &id, &outcome).await {
         Ok(content) => page(&id, &content),
         Err(refusal) => refused(&refusal),
     }
 }
 
-async fn content(admin: &Admin, id: &str, said: Option<&str>) -> Result<Markup, Refusal> {
+async fn content(admin: &Admin, id: &str, outcome: &ActionNotice) -> Result<Markup, Refusal> {
     let Some(mut group) = admin.operations.group(id).await? else {
         return Err(Refusal::unknown_group(id));
     };
@@ -58,7 +57,7 @@ async fn content(admin: &Admin, id: &str, said: Option<&str>) -> Result<Markup, 
     let show = admin.options.show_payloads;
     Ok(html! {
         h1 { (id) }
-        @if let Some(said) = said { p.said role="status" { (said) } }
+        (notice(outcome, Some(id)))
         p {
             @for (state, count) in states(&group.states) { span.chip { (count) " " (state) } " " }
             span.chip { (group.dead_letters) " dead letters" } " "
@@ -76,7 +75,7 @@ async fn content(admin: &Admin, id: &str, said: Option<&str>) -> Result<Markup, 
             }
             (letter_table(id, &letters, show))
         }
-        @if !discarded.is_empty() { (discarded_form(id, &discarded)) }
+        @if discarded > 0 { (discarded_link(id, discarded)) }
         (retry_kinds::sections(id, &retry_kinds, show))
         h2 { "Retries" }
         (retry_table(&group, &retries, show))
@@ -89,8 +88,8 @@ async fn content(admin: &Admin, id: &str, said: Option<&str>) -> Result<Markup, 
 struct FirstLetters {
     /// The dead letters.
     letters: Vec<RecordDetail<LetterView>>,
-    /// Letters that can be restored.
-    discarded: Vec<RecordDetail<LetterView>>,
+    /// The number of letters that can be restored.
+    discarded: usize,
     /// Whether there are more letters.
     is_cut: bool,
 }
@@ -105,7 +104,7 @@ async fn letters(operations: &Operations, id: &str) -> Result<FirstLetters, Refu
             match letter.row.state {
                 RecordStage::Dead => found.letters.push(letter),
                 RecordStage::Discarded if letter.row.restorable_until_ms.is_some() => {
-                    found.discarded.push(letter);
+                    found.discarded += 1;
                 }
                 _ => {}
             }
@@ -128,7 +127,8 @@ fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
                 "First " (moment(kind.first_ms)) ", last " (moment(kind.last_ms)) ". "
                 (spark(&kind.hours))
                 @if let Some(example) = kind.example {
-                    " " a href=(letter_path(&group.group, example)) { "Look at one" }
+                    " " a href=(letter_path(&group.group, example)) { "Look at one" } " or "
+                    a href=(list_path(&group.group, &alike(&kind.key, show), None)) { "at all" }
                 }
             }
             @if let Some(example) = kind.example { (kind_form(&group.group, example)) }
@@ -140,8 +140,7 @@ fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
 type Button = (&'static str, &'static str, bool);
 
 /// The buttons of dead letters.
-pub(super) const DEAD: [Button; 2] =
-    [("redrive", "Send back", false), ("discard", "Discard", true)];
+pub(super) const DEAD: [Button; 2] = [("redrive", "Redrive", false), ("discard", "Discard", true)];
 /// The button of discarded letters.
 pub(super) const DISCARDED: [Button; 1] = [("restore", "Restore", false)];
 
@@ -159,13 +158,14 @@ pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> M
     }
 }
 
-fn discarded_form(group: &str, discarded: &[RecordDetail<LetterView>]) -> Markup {
-    let offsets: Vec<i64> =
-        discarded.iter().map(|letter| letter.row.offset).take(OPERATE_MAX).collect();
+fn discarded_link(group: &str, count: usize) -> Markup {
     html! {
-        h2 { "Discarded" }
-        p { "Letters discarded in the last 24 hours: " (discarded.len()) }
-        (letter_form(group, &offsets, &DISCARDED))
+        p {
+            a href={ (group_path(group)) "/letters?state=discarded" } {
+                "Letters discarded in the last 24 hours: " (count)
+            }
+            ", to restore some."
+        }
     }
 }
 
@@ -220,8 +220,8 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
                 @if retry.waits() {
                     form.row method="post" action={ (group_path(group)) "/act" } {
                         input type="hidden" name="ids" value=(retry.id);
-                        button name="verb" value="now" { "Now" }
-                        button.danger name="verb" value="dead-letter" { "Skip" }
+                        button name="verb" value="now" { "Retry now" }
+                        button.danger name="verb" value="dead-letter" { "Dead-letter now" }
                     }
                 }
             }

@@ -7,13 +7,14 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::cut::cell;
 use super::fingerprint_cells::{cells, heads, spark};
-use super::jobs::anyway_field;
+use super::letters::{alike, list_path};
 use super::table::{breakable, moment, scroll_table};
-use super::{group_path, letter_path, page, refused, retry_kinds, states};
+use super::{group_path, page, refused, retry_kinds, states};
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
-use crate::api::{Fingerprint, GroupView, Overview, Readiness, RetryFingerprint};
+use crate::api::{Fingerprint, GroupView, Overview, Readiness, RetryFingerprint, Selector, named};
 use crate::engine::AuditRecord;
 use crate::operations::{Operations, Unavailable};
 
@@ -128,7 +129,11 @@ fn table(groups: &[GroupView]) -> Markup {
                 @for group in groups {
                     tr {
                         td { a href=(group_path(&group.group)) { (breakable(&group.group)) } }
-                        td.number { (group.dead_letters) }
+                        td.number {
+                            a href=(list_path(&group.group, &Selector::default(), None)) {
+                                (group.dead_letters)
+                            }
+                        }
                         td {
                             @for (state, count) in states(&group.states) {
                                 span.chip { (count) " " (state) } " "
@@ -152,9 +157,9 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
                 @for (group, kind) in causes {
                     tr {
                         td.number {
-                            @if let Some(example) = kind.example {
-                                a href=(letter_path(group, example)) { (kind.letters) }
-                            } @else { (kind.letters) }
+                            a href=(list_path(group, &alike(&kind.key, show), None)) {
+                                (kind.letters)
+                            }
                         }
                         td { a href=(group_path(group)) { (breakable(group)) } }
                         (cells(&kind.key, show))
@@ -170,15 +175,13 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
     }
 }
 
-/// The form of a job on all letters that are like one, without its terms.
+/// The form that plans a job on all letters that are like one.
 fn short_form(group: &str, example: i64) -> Markup {
     html! {
         form method="post" action={ (group_path(group)) "/jobs" } {
             input type="hidden" name="like" value=(example);
-            label { "Note " input name="note" required maxlength="1000"; }
-            (anyway_field())
-            button name="action" value="redrive" { "Send back" }
-            button.danger name="action" value="discard" { "Discard" }
+            button name="action" value="redrive" { "Redrive…" }
+            button.danger name="action" value="discard" { "Discard…" }
         }
     }
 }
@@ -220,17 +223,30 @@ fn audit_table(records: &[(i64, AuditRecord)]) -> Markup {
             (scroll_table("Audit", &html! {
                 thead { tr {
                     th { "When" } th { "Who" } th { "Action" } th { "Group" }
-                    th.number { "Changed" } th.number { "Left" } th { "Note" }
+                    th.number { "Changed" } th.number { "Left" } th { "Records" } th { "Note" }
                 } }
                 tbody {
                     @for (_, record) in records {
                         tr {
                             td { (moment(record.at.0)) }
-                            td { (record.by.name) " " (record.by.peer) }
-                            td { (record.action) }
-                            td { (breakable(record.group.as_str())) }
+                            td {
+                                (named(&record.by.name, record.by.is_claimed)) " "
+                                (record.by.peer)
+                            }
+                            td {
+                                (record.action)
+                                @if let Some(job) = record.job {
+                                    " " a href={ "/jobs/" (job) } { "job " (job) }
+                                }
+                            }
+                            td {
+                                a href=(group_path(record.group.as_str())) {
+                                    (breakable(record.group.as_str()))
+                                }
+                            }
                             td.number { (record.changed) }
                             td.number { (record.left) }
+                            td.text { (cell(&record.places.join(", "))) }
                             td.text { (record.by.note) }
                         }
                     }

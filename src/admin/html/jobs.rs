@@ -6,28 +6,31 @@ use std::sync::Arc;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
-use serde::Deserialize;
 
-use super::table::moment;
-use super::{ActionNotice, back_to, form, group_path, page, refused};
+use super::cut::cell;
+use super::table::{breakable, moment, scroll_table};
+use super::{
+    ActionNotice, back_to, form, group_path, letter_path, name_form, notice, page, refused,
+    still_page, with_cookie, with_name,
+};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
-use crate::admin::jobs::{JobBody, alter, begin};
+use crate::admin::jobs::{JobBody, RATE_DEFAULT, alter, begin, job_view, known, planned};
 use crate::admin::page::{no_others, selector_of};
 use crate::admin::state::Admin;
-use crate::api::{GroupView, JobRequest, JobState, RedriveTerms, Selector, mask};
-use crate::engine::Job;
+use crate::api::{
+    GroupView, JobPlan, JobRequest, JobState, JobView, PlanSample, RedriveTerms, Selector, mask,
+    named,
+};
 
-/// The page of the jobs.
-const JOBS: &str = "/jobs";
+/// Records that go first, unless the operator says otherwise.
+const CANARY: u32 = 5;
 
-/// The fields of the buttons of a job.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::admin) struct ChangeFields {
-    verb: String,
+fn job_path(id: u64) -> String {
+    format!("/jobs/{id}")
 }
 
 pub(in crate::admin) async fn jobs(
@@ -35,30 +38,82 @@ pub(in crate::admin) async fn jobs(
     Query(outcome): Query<ActionNotice>,
 ) -> Response {
     match admin.operations.jobs(None).await {
-        Ok(jobs) => page("Jobs", &content(&jobs, outcome.said.as_deref())),
+        Ok(jobs) => {
+            let jobs: Vec<JobView> =
+                jobs.iter().map(|job| job_view(job, &admin.options.mask)).collect();
+            page("Jobs", &content(&jobs, &outcome))
+        }
         Err(error) => refused(&error.into()),
     }
 }
 
+/// One job: its progress, its terms and the buttons that change it.
+pub(in crate::admin) async fn job(
+    State(admin): State<Arc<Admin>>,
+    Path(id): Path<u64>,
+    Query(outcome): Query<ActionNotice>,
+) -> Response {
+    let content = async {
+        let job = known(&admin, id).await?;
+        let mut group = admin.operations.group(job.terms.group.as_str()).await?;
+        let advice = group.as_mut().filter(|_| job.is_open()).map(|group| {
+            group.advise();
+            std::mem::take(&mut group.advice)
+        });
+        let view = job_view(&job, &admin.options.mask);
+        Ok::<_, Refusal>(job_content(&view, &advice.unwrap_or_default(), &outcome))
+    };
+    match content.await {
+        Ok(content) => page(&format!("Job {id}"), &content),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+/// Plans a job, or starts the one that a plan has shown.
 pub(in crate::admin) async fn start(
     State(admin): State<Arc<Admin>>,
     Path(group): Path<String>,
     Extension(caller): Extension<Caller>,
     fields: Result<Form<Vec<(String, String)>>, FormRejection>,
 ) -> Response {
-    let started = async { run(&admin, group, caller, form(fields)?).await };
-    match started.await {
-        Ok(job) => back_to(JOBS, &format!("Job {} has started.", job.id)),
-        Err(refusal) => refused(&refusal),
-    }
+    let path = format!("{}/jobs", group_path(&group));
+    let done = async {
+        let fields = form(fields)?;
+        let (caller, fields) = match with_name(caller, fields) {
+            Ok(named) => named,
+            Err(fields) => return Ok(name_form(&path, &fields)),
+        };
+        let cookie = caller.cookie();
+        let body = job_body(&admin, group, fields.clone()).await?;
+        if body.request.expected.is_none() {
+            let plan = planned(&admin, body.clone()).await?;
+            return Ok(still_page("Plan", &plan_content(&path, &fields, (&plan, &body), None)));
+        }
+        match begin(&admin, caller, body.clone()).await {
+            Ok(job) => Ok(with_cookie(
+                back_to(&job_path(job.id), &format!("Job {} has started.", job.id)),
+                cookie,
+            )),
+            // The list has changed, or nobody receives the records: the new plan tells.
+            Err(refusal) if refusal.status == StatusCode::CONFLICT => {
+                let plan = planned(&admin, body.clone()).await?;
+                let plan = (&plan, &body);
+                let content = plan_content(&path, &fields, plan, Some(refusal.says()));
+                let mut page = still_page("Plan", &content);
+                *page.status_mut() = StatusCode::CONFLICT;
+                Ok(page)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    };
+    done.await.unwrap_or_else(|refusal| refused(&refusal))
 }
 
-async fn run(
+async fn job_body(
     admin: &Admin,
     group: String,
-    caller: Caller,
     fields: Vec<(String, String)>,
-) -> Result<Job, Refusal> {
+) -> Result<JobBody, Refusal> {
     let (selector, mut rest) = selector_of(fields)?;
     let mut take = |name: &str| rest.remove(name);
     let merge = take("merge").map(|text| serde_json::from_str(&text)).transpose();
@@ -84,12 +139,13 @@ async fn run(
         action: take("action"),
         rate: number(take("rate"))?,
         canary: number(take("canary"))?,
+        expected: number(take("expected"))?,
         note: take("note"),
         ..JobRequest::default()
     };
     let body = JobBody { selector: Selector { group: Some(group), ..selector }, redrive, request };
     no_others(&rest)?;
-    begin(admin, caller, body).await
+    Ok(body)
 }
 
 /// The letters that are like one.
@@ -112,72 +168,235 @@ async fn like(admin: &Admin, group: &str, offset: &str) -> Result<Selector, Refu
 
 fn number<T: FromStr>(text: Option<String>) -> Result<Option<T>, Refusal> {
     let number = text.map(|text| text.trim().parse()).transpose();
-    number.map_err(|_| Refusal::bad("rate and canary are numbers"))
+    number.map_err(|_| Refusal::bad("rate, canary and expected are numbers"))
 }
 
 pub(in crate::admin) async fn change(
     State(admin): State<Arc<Admin>>,
     Path(id): Path<u64>,
     Extension(caller): Extension<Caller>,
-    fields: Result<Form<ChangeFields>, FormRejection>,
+    fields: Result<Form<Vec<(String, String)>>, FormRejection>,
 ) -> Response {
-    let changed = async { alter(&admin, caller, (id, &form(fields)?.verb), None).await };
-    match changed.await {
-        Ok(job) => back_to(JOBS, &format!("Job {id} is {}.", job.state.as_str())),
-        Err(refusal) => refused(&refusal),
-    }
+    let path = format!("{}/act", job_path(id));
+    let done = async {
+        let (caller, fields) = match with_name(caller, form(fields)?) {
+            Ok(named) => named,
+            Err(fields) => return Ok(name_form(&path, &fields)),
+        };
+        let cookie = caller.cookie();
+        let verb = fields.iter().find(|(name, _)| name == "verb");
+        let verb = verb.map(|(_, verb)| verb.as_str()).unwrap_or_default();
+        let job = alter(&admin, caller, (id, verb), None).await?;
+        let says = format!("Job {id} is {}.", job.state.as_str());
+        Ok(with_cookie(back_to(&job_path(id), &says), cookie))
+    };
+    done.await.unwrap_or_else(|refusal| refused(&refusal))
 }
 
-fn content(jobs: &[Job], said: Option<&str>) -> Markup {
+fn content(jobs: &[JobView], outcome: &ActionNotice) -> Markup {
     html! {
         h1 { "Jobs" }
-        @if let Some(said) = said { p.said role="status" { (said) } }
+        (notice(outcome, None))
         @if jobs.is_empty() {
             p.empty {
-                "No job has run. A job sends back or discards all dead letters that a filter "
-                "admits: the page of a group starts one, and so does "
+                "No job has run. A job redrives or discards all dead letters that a filter "
+                "admits: the page of a group plans one, and so does "
                 code { "reprise dlq redrive GROUP --all" } "."
             }
         }
-        @for job in jobs.iter().rev() { (section(job)) }
+        @for job in jobs.iter().rev() {
+            section.cause {
+                h3 { a href=(job_path(job.id)) { "Job " (job.id) } ": " (heading(job)) }
+                (progress(job))
+                (origin(job))
+                (buttons(job))
+            }
+        }
     }
 }
 
-fn section(job: &Job) -> Markup {
-    let group = job.terms.group.as_str();
-    let done = job.cursor.saturating_sub(job.end).min(0).saturating_neg();
+fn job_content(job: &JobView, advice: &[String], outcome: &ActionNotice) -> Markup {
+    let discarded = format!("{}/letters?state=discarded", group_path(&job.group));
     html! {
-        section.cause {
-            h3 {
-                "Job " (job.id) ": " (job.terms.action.as_str()) " of "
-                a href=(group_path(group)) { (group) } " "
-                span.chip { (job.state.as_str()) }
-            }
-            p {
-                (job.changed) " changed, " (job.left) " left, " (job.acknowledged)
-                " acknowledged, " (job.failed) " failed again. "
-                @if job.is_open() { (done) " offsets to go. " }
-                @if job.awaits_canary() {
-                    "The job waits for the outcomes of its first " (job.terms.canary) " records."
-                }
-            }
-            p {
-                "Started " (moment(job.started.0))
-                @if let Some(ended) = job.ended { ", ended " (moment(ended.0)) }
-                ", by " (job.by.name) " " (job.by.peer)
-                @if !job.by.note.is_empty() { ": " (job.by.note) }
-            }
-            @if job.is_open() {
-                form method="post" action={ "/jobs/" (job.id) "/act" } {
-                    @if job.state == JobState::Running {
-                        button name="verb" value="pause" { "Pause" }
-                    } @else {
-                        button name="verb" value="resume" { "Resume" }
-                    }
-                    button.danger name="verb" value="cancel" { "Cancel" }
-                }
+        p { a href="/jobs" { "Jobs" } }
+        h1 { "Job " (job.id) }
+        (notice(outcome, None))
+        p { (heading(job)) }
+        (progress(job))
+        @if job.state == JobState::Stopped {
+            p.alarm {
+                "Stopped: more than " (job.stop_percent) " in a hundred records failed again. The "
+                "others stay dead letters."
             }
         }
+        @if job.awaits_canary { @for advice in advice { p.alarm { (advice) } } }
+        (buttons(job))
+        @if job.action == "discard" && job.changed > 0 {
+            p { a href=(discarded) { "Discarded letters, to restore some" } }
+        }
+        h2 { "Outcome" }
+        dl {
+            dt { "Changed" } dd { (job.changed) }
+            dt { "Left as they were" } dd { (job.left) }
+            dt { "Acknowledged" } dd { (job.acknowledged) }
+            dt { "Failed again" } dd { (job.failed) }
+            dt { "Without an outcome yet" } dd { (job.pending) }
+        }
+        h2 { "Terms" }
+        dl {
+            @for (name, text) in job.selector.pairs() { dt { (name) } dd { (text) } }
+            @if job.selector == Selector::default() { dt { "Letters" } dd { "all" } }
+            @for header in &job.patch.set_headers { dt { "Set header" } dd { (header) } }
+            @for name in &job.patch.remove_headers { dt { "Remove header" } dd { (name) } }
+            @if let Some(merge) = &job.patch.merge { dt { "Merge patch" } dd { (merge) } }
+            @if let Some(target) = &job.target { dt { "Target" } dd { (target) } }
+            dt { "Records a second" }
+            dd { @if job.rate > 0 { (job.rate) } @else { "no limit" } }
+            dt { "Canary" } dd { (job.canary) }
+            dt { "Stops above" } dd { (job.stop_percent) " % failures" }
+            dt { "By" } dd { (named(&job.name, job.claimed)) " " (job.peer) }
+            dt { "Note" } dd { (job.note) }
+        }
+        (origin(job))
+    }
+}
+
+fn heading(job: &JobView) -> Markup {
+    html! {
+        (job.action) " of " a href=(group_path(&job.group)) { (job.group) } " "
+        span.chip { (job.state.as_str()) }
+    }
+}
+
+/// The letters that a job has been through, of those that matched before the start.
+fn progress(job: &JobView) -> Markup {
+    let done = job.changed.saturating_add(job.left);
+    let label = format!("{done} of {} letters", job.matched);
+    html! {
+        p {
+            progress value=(done) max=(job.matched.max(1)) aria-label=(label) {}
+            " " (label) ": " (job.changed) " changed, " (job.left) " left, " (job.acknowledged)
+            " acknowledged, " (job.failed) " failed again."
+        }
+        @if job.awaits_canary {
+            p { "The job waits for the outcomes of its first " (job.canary) " records." }
+        }
+    }
+}
+
+fn origin(job: &JobView) -> Markup {
+    html! {
+        p {
+            "Started " (moment(job.started_ms))
+            @if let Some(ended) = job.ended_ms { ", ended " (moment(ended)) }
+            ", by " (named(&job.name, job.claimed)) " " (job.peer)
+            @if !job.note.is_empty() { ": " (job.note) }
+        }
+    }
+}
+
+fn buttons(job: &JobView) -> Markup {
+    html! {
+        @if matches!(job.state, JobState::Running | JobState::Paused) {
+            form method="post" action={ (job_path(job.id)) "/act" } {
+                @if job.state == JobState::Running {
+                    button name="verb" value="pause" { "Pause" }
+                } @else {
+                    button name="verb" value="resume" { "Resume" }
+                }
+                button.danger name="verb" value="cancel" { "Cancel" }
+            }
+        }
+    }
+}
+
+/// The letters of a job before it starts, and the form that starts it.
+fn plan_content(
+    path: &str,
+    fields: &[(String, String)],
+    (plan, body): (&JobPlan, &JobBody),
+    trouble: Option<&str>,
+) -> Markup {
+    let group = body.selector.group.as_deref().unwrap_or_default();
+    let is_discard = body.request.action.as_deref() == Some("discard");
+    let (verb, word) = if is_discard { ("Discard", "discard") } else { ("Redrive", "redrive") };
+    let is_to_group = !is_discard
+        && body.redrive
+            == RedriveTerms {
+                set_headers: body.redrive.set_headers.clone(),
+                merge: body.redrive.merge.clone(),
+                anyway: body.redrive.anyway,
+                ..RedriveTerms::default()
+            };
+    let asked = ["rate", "canary", "note", "anyway", "expected", "action"];
+    let kept = fields.iter().filter(|(name, _)| !asked.contains(&name.as_str()));
+    let canary = body.request.canary.unwrap_or(CANARY);
+    html! {
+        p { a href=(group_path(group)) { (group) } }
+        h1 { "Plan: " (word) " " (plan.matched) }
+        @if let Some(trouble) = trouble { p.alarm role="alert" { (trouble) } }
+        p {
+            @if plan.matched == 0 { "No letter matches." }
+            @else { (plan.matched) " letters match. Nothing is changed yet." }
+            @if plan.looped > 0 { " " (plan.looped) " stay: they were redriven too often." }
+            @if plan.unpatched > 0 {
+                @let reason = plan.unpatched_reason.as_deref().unwrap_or_default();
+                " " (plan.unpatched) " stay: " (reason)
+            }
+        }
+        @if is_to_group && plan.matched > 0 {
+            p { (plan.receivers) ". Each record has up to " (plan.max_reconsume_times) " retries." }
+        }
+        @if !plan.samples.is_empty() { (sample_table(group, &plan.samples)) }
+        @if plan.matched > 0 {
+            form method="post" action=(path) {
+                @for (name, text) in kept { input type="hidden" name=(name) value=(text); }
+                input type="hidden" name="action" value=(word);
+                input type="hidden" name="expected" value=(plan.matched);
+                @if !is_discard {
+                    label {
+                        "Records a second "
+                        input name="rate" value=(body.request.rate.unwrap_or(RATE_DEFAULT))
+                            inputmode="numeric";
+                    }
+                    @if is_to_group {
+                        label { "Canary " input name="canary" value=(canary) inputmode="numeric"; }
+                    }
+                }
+                label {
+                    "Note "
+                    input name="note" required maxlength="1000"
+                        value=(body.request.note.as_deref().unwrap_or_default());
+                }
+                @if is_to_group && plan.is_refused { (anyway_field()) }
+                button.danger[is_discard] { (verb) " " (plan.matched) }
+            }
+        }
+    }
+}
+
+/// The first letters of a plan: the record as it is now, and as the patch makes it.
+fn sample_table(group: &str, samples: &[PlanSample]) -> Markup {
+    html! {
+        (scroll_table("The first letters", &html! {
+            thead { tr {
+                th.number { "Offset" } th { "Origin" } th { "Error" } th.number { "Redrives" }
+                th { "Becomes" }
+            } }
+            tbody {
+                @for sample in samples {
+                    tr {
+                        td.number {
+                            a href=(letter_path(group, sample.offset)) { (sample.offset) }
+                        }
+                        td { (breakable(sample.origin.as_deref().unwrap_or("-"))) }
+                        td.text { (cell(sample.error.as_deref().unwrap_or_default())) }
+                        td.number { (sample.redrives) }
+                        td.text { (cell(sample.value.as_deref().unwrap_or("as it is"))) }
+                    }
+                }
+            }
+        }))
     }
 }
 
@@ -211,22 +430,18 @@ pub(super) fn target_of(target: &str, to_topic: &str) -> (bool, Option<String>) 
     (target == "origin", (target == "topic").then(|| to_topic.trim().to_owned()))
 }
 
-/// The form of a job on all letters that are like one.
+/// The form that plans a job on all letters that are like one.
 pub(super) fn kind_form(group: &str, example: i64) -> Markup {
     html! {
         form method="post" action={ (group_path(group)) "/jobs" } {
             input type="hidden" name="like" value=(example);
-            label { "Note " input name="note" required maxlength="1000"; }
-            button name="action" value="redrive" { "Send back" }
-            button.danger name="action" value="discard" { "Discard" }
+            button name="action" value="redrive" { "Redrive…" }
+            button.danger name="action" value="discard" { "Discard…" }
             details {
-                summary { "Terms" }
-                label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
-                label { "Canary " input name="canary" inputmode="numeric"; }
+                summary { "Change the records" }
                 label { "Set header " input name="set_header" placeholder="name=value"; }
                 label { "JSON merge patch " input name="merge" placeholder="{\"paid\": true}"; }
                 (target_fields())
-                (anyway_field())
             }
         }
     }

@@ -82,7 +82,7 @@ async fn content(
         h1 { "Dead letter " (letter.row.offset) }
         (facts(&letter, show))
         @if letter.row.state == RecordStage::Dead {
-            p { "Send back: " (receivers.unwrap_or_else(|nobody| nobody)) "." }
+            p { "Redrive: " (receivers.unwrap_or_else(|nobody| nobody)) "." }
             (letter_form(group, &[letter.row.offset], &DEAD))
             @if show { (edit_form(group, &letter)) }
         } @else if letter.row.restorable_until_ms.is_some() {
@@ -102,7 +102,7 @@ fn edit_form(group: &str, letter: &RecordDetail<LetterView>) -> Markup {
     let value = value.filter(|value| page_bytes(value) <= EDIT_ROOM);
     html! {
         details {
-            summary { "Change it and send it back" }
+            summary { "Change it and redrive it" }
             form.edit method="post" action={ (group_path(group)) "/act" } {
                 input type="hidden" name="offsets" value=(letter.row.offset);
                 @if let Some(value) = value {
@@ -113,7 +113,7 @@ fn edit_form(group: &str, letter: &RecordDetail<LetterView>) -> Markup {
                 (target_fields())
                 (anyway_field())
                 label { "Note " input name="note" maxlength="1000"; }
-                button name="verb" value="redrive" { "Send back changed" }
+                button name="verb" value="redrive" { "Redrive changed" }
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::admin::answer::Refusal;
 use crate::admin::page::{ListParameters, ListQuery};
 use crate::admin::payload;
 use crate::admin::state::Admin;
-use crate::api::{LetterView, RecordStage, Selector, percent_encoded};
+use crate::api::{FingerprintKey, LetterView, RecordStage, Selector, percent_encoded};
 use crate::operations::RecordDetail;
 
 /// Conditions that the form names, with their labels.
@@ -29,13 +29,27 @@ const FIELDS: [(&str, &str); 6] = [
 ];
 const STATES: [RecordStage; 3] = [RecordStage::Dead, RecordStage::Discarded, RecordStage::Redriven];
 
+/// The conditions on letters that are counted together.
+pub(super) fn alike(key: &FingerprintKey, show: bool) -> Selector {
+    let shown = |text: &Option<String>| text.clone().filter(|_| show);
+    Selector {
+        topic: Some(key.topic.clone()).filter(|topic| !topic.is_empty()),
+        cause: Some(key.cause.clone()),
+        fingerprint: shown(&key.error),
+        key_shape: shown(&key.key_shape),
+        size: Some(key.size.clone()),
+        ..Selector::default()
+    }
+}
+
 /// The address of a list, which begins after an offset.
-fn list_path(group: &str, selector: &Selector, after: Option<i64>) -> String {
+pub(super) fn list_path(group: &str, selector: &Selector, after: Option<i64>) -> String {
     let after = after.map(|after| ("after".to_owned(), after.to_string()));
     let pairs = selector.pairs().into_iter().chain(after);
     let pair = |(name, text): (String, String)| format!("{name}={}", percent_encoded(&text));
     let pairs: Vec<String> = pairs.map(pair).collect();
-    format!("{}/letters?{}", group_path(group), pairs.join("&"))
+    let mark = if pairs.is_empty() { "" } else { "?" };
+    format!("{}/letters{mark}{}", group_path(group), pairs.join("&"))
 }
 
 pub(in crate::admin) async fn letters(
@@ -78,7 +92,7 @@ async fn content(admin: &Admin, group: &str, query: &ListQuery) -> Result<Markup
                 "filter. A letter that was sent back or discarded has another state."
             }
         } @else {
-            (rows_form(group, &found.items, show))
+            (rows_form(group, &found.items, (selector.state, show)))
         }
         @if let Some(next) = found.next {
             p { a rel="next" href=(list_path(group, selector, Some(next))) { "Next page" } }
@@ -121,7 +135,11 @@ fn filter_form(group: &str, selector: &Selector, show: bool) -> Markup {
     }
 }
 
-fn rows_form(group: &str, rows: &[RecordDetail<LetterView>], show: bool) -> Markup {
+fn rows_form(
+    group: &str,
+    rows: &[RecordDetail<LetterView>],
+    (state, show): (Option<RecordStage>, bool),
+) -> Markup {
     html! {
         form.list method="post" action={ (group_path(group)) "/act" } {
             (scroll_table("Dead letters", &html! {
@@ -133,9 +151,17 @@ fn rows_form(group: &str, rows: &[RecordDetail<LetterView>], show: bool) -> Mark
             }))
             p {
                 label { "Note " input name="note" maxlength="1000"; } " "
-                (anyway_field()) " "
-                button name="verb" value="redrive" { "Send marked back" } " "
-                button.danger name="verb" value="discard" { "Discard marked" }
+                @match state {
+                    Some(RecordStage::Discarded) => {
+                        button name="verb" value="restore" { "Restore marked" }
+                    }
+                    Some(RecordStage::Redriven) => {}
+                    _ => {
+                        (anyway_field()) " "
+                        button name="verb" value="redrive" { "Redrive marked" } " "
+                        button.danger name="verb" value="discard" { "Discard marked" }
+                    }
+                }
             }
         }
     }
@@ -167,22 +193,16 @@ fn row(group: &str, letter: &RecordDetail<LetterView>, show: bool) -> Markup {
     }
 }
 
-/// The form of a job on all letters that a filter admits.
+/// The form that plans a job on all letters that a filter admits.
 fn filter_job_form(group: &str, selector: &Selector) -> Markup {
     html! {
-        details {
-            summary { "Act on all that the filter admits, on every page, by a job" }
-            form method="post" action={ (group_path(group)) "/jobs" } {
-                @for (name, text) in selector.pairs() {
-                    input type="hidden" name=(name) value=(text);
-                }
-                label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
-                label { "Canary " input name="canary" value="5" inputmode="numeric"; }
-                label { "Note " input name="note" required maxlength="1000"; }
-                (anyway_field())
-                button name="action" value="redrive" { "Send all back" }
-                button.danger name="action" value="discard" { "Discard all" }
+        form method="post" action={ (group_path(group)) "/jobs" } {
+            @for (name, text) in selector.pairs() {
+                input type="hidden" name=(name) value=(text);
             }
+            "All that the filter admits, on every page: "
+            button name="action" value="redrive" { "Redrive all…" }
+            button.danger name="action" value="discard" { "Discard all…" }
         }
     }
 }

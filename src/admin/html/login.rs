@@ -27,7 +27,7 @@ pub(in crate::admin) struct LoginFields {
 
 /// The form, or the name of the operator who has logged in.
 pub(in crate::admin) async fn login(Extension(caller): Extension<Caller>) -> Response {
-    if caller.name.is_empty() {
+    if caller.name.is_empty() || caller.is_claimed {
         return page("Log in", &form(None));
     }
     let content = html! {

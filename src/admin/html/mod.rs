@@ -23,18 +23,19 @@ mod waiting;
 use axum::Form;
 use axum::extract::Query;
 use axum::extract::rejection::{FormRejection, QueryRejection};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use serde::Deserialize;
 
+use super::access::caller_guard::Caller;
 use super::answer::Refusal;
 use crate::api::{StateCounts, percent_encoded};
 
 pub(super) use act::act;
 pub(super) use group::group;
 pub(super) use home::{audit, home};
-pub(super) use jobs::{change as change_job, jobs, start as start_job};
+pub(super) use jobs::{change as change_job, job, jobs, start as start_job};
 pub(super) use journal::journal;
 pub(super) use letter::{letter, letter_value};
 pub(super) use letters::letters;
@@ -116,6 +117,9 @@ fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
+/// The fields of a form in their order.
+type FormFields = Vec<(String, String)>;
+
 /// The fields of a form, or a refusal that names what is wrong with them.
 fn form<T>(fields: Result<Form<T>, FormRejection>) -> Result<T, Refusal> {
     fields.map(|Form(fields)| fields).map_err(|e| Refusal::new(e.status(), e.body_text()))
@@ -126,10 +130,69 @@ fn query<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Refusal> {
     asked.map(|Query(fields)| fields).map_err(|e| Refusal::bad(e.body_text()))
 }
 
-/// The sentence of the action that led here.
+/// The outcome of the action that led here.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ActionNotice {
     said: Option<String>,
+    /// The verb that takes the action back, and the offsets of its letters.
+    undo: Option<String>,
+    of: Option<String>,
+}
+
+/// The sentence of the action that led here, and the button that takes it back.
+fn notice(outcome: &ActionNotice, group: Option<&str>) -> Markup {
+    let undo = outcome.undo.as_deref().zip(outcome.of.as_deref()).zip(group);
+    html! {
+        @if let Some(said) = &outcome.said {
+            div.said role="status" {
+                (said)
+                @if let Some(((verb, offsets), group)) = undo {
+                    form method="post" action={ (group_path(group)) "/act" } {
+                        input type="hidden" name="offsets" value=(offsets);
+                        input type="hidden" name="note" value="undone";
+                        button name="verb" value=(verb) { "Undo" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The field in which a form names its operator.
+const OPERATOR_FIELD: &str = "operator";
+
+/// The caller with a name, and the fields of a form without that name; `Err`: nothing names the
+/// caller.
+fn with_name(caller: Caller, fields: FormFields) -> Result<(Caller, FormFields), FormFields> {
+    let (own, fields): (FormFields, FormFields) =
+        fields.into_iter().partition(|(name, _)| name == OPERATOR_FIELD);
+    if !caller.name.is_empty() {
+        return Ok((caller, fields));
+    }
+    let named = own.first().and_then(|(_, name)| caller.named(name));
+    named.map(|caller| (caller, fields.clone())).ok_or(fields)
+}
+
+/// Asks for the name of an operator, and sends the fields of a form again with it.
+fn name_form(path: &str, fields: &[(String, String)]) -> Response {
+    let content = html! {
+        h1 { "Who are you?" }
+        p { "The audit log names who acts. This browser keeps the name for 12 hours." }
+        form method="post" action=(path) {
+            @for (name, text) in fields { input type="hidden" name=(name) value=(text); }
+            label { "Your name " input name=(OPERATOR_FIELD) required maxlength="64" autofocus; }
+            button { "Go on" }
+        }
+    };
+    still_page("Who are you?", &content)
+}
+
+/// The answer to a caller that has named itself.
+fn with_cookie(mut response: Response, cookie: Option<String>) -> Response {
+    if let Some(Ok(cookie)) = cookie.map(HeaderValue::try_from) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
 }
 
 /// Redirects to a page, which shows a sentence.

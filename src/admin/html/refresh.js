@@ -15,6 +15,8 @@ const main = document.querySelector("main");
 const live = document.querySelector("#live");
 let isHovered = false;
 let isTouched = false;
+// The time since which the sidecar does not answer.
+let silentSince = null;
 // The content as the sidecar has sent it: marks of all rows are added to it here.
 let sent = main.innerHTML;
 main.addEventListener("mouseenter", () => { isHovered = true; });
@@ -55,15 +57,45 @@ async function refresh() {
   main.replaceChildren(...next.childNodes);
   for (const [at, box] of tableBoxes().entries()) box.scrollLeft = scrolled[at] ?? 0;
   addMarks();
+  showAges();
 }
 
 async function run() {
   let state = "paused";
-  if (!isBusy()) {
+  if (!isBusy() || silentSince !== null) {
     state = await refresh().then(() => "live", () => "no answer");
+    tellSilence(state === "no answer");
   }
   if (live.textContent !== state) live.textContent = state;
+  showAges();
   setTimeout(run, EVERY_MS);
+}
+
+// A banner over a page whose sidecar does not answer; its buttons would not work.
+function tellSilence(isSilent) {
+  silentSince = isSilent ? silentSince ?? new Date() : null;
+  document.querySelector("#silent")?.remove();
+  for (const button of document.querySelectorAll("main button")) button.disabled = isSilent;
+  if (!isSilent) return;
+  const banner = document.createElement("p");
+  banner.id = "silent";
+  banner.className = "alarm";
+  banner.setAttribute("role", "alert");
+  banner.textContent = `No answer since ${silentSince.toTimeString().slice(0, 5)}; this is old.`;
+  main.before(banner);
+}
+
+// Times as ages, such as 3 min ago; the time itself shows when one points at it.
+function showAges() {
+  for (const time of main.querySelectorAll("time")) {
+    time.title ||= time.textContent;
+    const s = Math.round((Date.now() - Date.parse(time.title)) / 1000);
+    if (Number.isNaN(s)) continue;
+    const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"]]
+      .find(([size]) => Math.abs(s) >= 2 * size) ?? [1, "s"];
+    const span = `${Math.floor(Math.abs(s) / size)} ${unit}`;
+    time.textContent = s < 0 ? `in ${span}` : `${span} ago`;
+  }
 }
 
 // A box in the head of a column of marks, for all rows of the table.
@@ -145,6 +177,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 addMarks();
+showAges();
 // The page of a record stays as it is: its attempts are read from the whole log.
 if (main.dataset.still === undefined) {
   live.textContent = "live";

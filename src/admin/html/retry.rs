@@ -93,7 +93,7 @@ fn action_form(group: &str, retry: &RetryView) -> Markup {
                     input name="delay_minutes" value="60" inputmode="numeric" size="6";
                 }
                 button name="verb" value="delay" { "Delay" }
-                button.danger name="verb" value="dead-letter" { "Dead letter now" }
+                button.danger name="verb" value="dead-letter" { "Dead-letter now" }
             }
         } @else {
             p {

@@ -42,6 +42,8 @@ td input, td button { padding: .1rem .35rem; min-height: 1.7rem; }
 td .spark { width: 4.5rem; } td time { display: block; }
 .spark rect { fill: var(--link); }
 .alarm { border-left: .3rem solid var(--alarm); padding: .4rem .8rem; background: var(--soft); }
+#silent { margin: 0; } progress { vertical-align: middle; accent-color: var(--link); }
+.said form { display: inline-flex; margin: 0 0 0 1rem; }
 .said { border-left: .3rem solid var(--link); padding: .4rem .8rem; background: var(--soft); }
 .empty { background: var(--soft); padding: 1rem; border-radius: .5rem; }
 form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .5rem 0; }

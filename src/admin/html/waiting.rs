@@ -98,7 +98,7 @@ fn rows_form(group: &str, rows: &[RetryView], show: bool) -> Markup {
                     input name="delay_minutes" value="60" inputmode="numeric" size="6";
                 } " "
                 button name="verb" value="delay" { "Delay marked" } " "
-                button.danger name="verb" value="dead-letter" { "Dead letters of marked" }
+                button.danger name="verb" value="dead-letter" { "Dead-letter marked now" }
             }
         }
     }

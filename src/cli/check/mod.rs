@@ -13,7 +13,7 @@ use clap::Args;
 use super::exit::{CommandFailure, Exit, complain};
 use super::output::show::{Format, json};
 use super::output::table::defused;
-use super::serve::ConfigSource;
+use super::serve::ConfigFlags;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::observe::Metrics;
@@ -22,7 +22,7 @@ use finding::{Finding, Grade};
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
     #[command(flatten)]
-    source: ConfigSource,
+    source: ConfigFlags,
     /// Look at what the configuration names too: directory, addresses, brokers. Run it before the
     /// sidecar starts: a running one has its directory and addresses itself. Exit code 1 when
     /// anything fails.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::api::percent_encoded;
 use crate::cli::exit::{CommandFailure, Exit};
 
 /// Timeout of connecting.
@@ -34,6 +35,8 @@ pub(in crate::cli) struct AdminEndpoint {
     /// The addresses to try, in order.
     pub(in crate::cli) addresses: Vec<SocketAddr>,
     pub(super) token: Option<String>,
+    /// The name that the caller claims.
+    pub(super) operator: Option<String>,
 }
 
 impl AdminEndpoint {
@@ -85,13 +88,20 @@ impl AdminEndpoint {
         let host = &self.host;
         let token = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         let token = token.unwrap_or_default();
+        let operator = self
+            .operator
+            .as_ref()
+            .filter(|_| !body.is_empty())
+            .map(|name| format!("X-Reprise-Operator: {}\r\n", percent_encoded(name)));
+        let operator = operator.unwrap_or_default();
         let mut socket = self.connect()?;
         let what = match body.len() {
             0 => String::new(),
             n => format!("Content-Type: application/json\r\nContent-Length: {n}\r\n"),
         };
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{what}\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             {token}{operator}{what}\r\n"
         );
         let mut answer = Vec::new();
         socket

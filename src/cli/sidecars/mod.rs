@@ -32,6 +32,9 @@ pub(super) struct AdminAt {
     /// A file with a token of `admin.token_file`, to change something or ask another host.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Your name in the audit log, where there are no tokens; the variable USER if not given.
+    #[arg(long = "as", value_name = "NAME")]
+    operator: Option<String>,
     #[arg(skip)]
     single: OnceLock<AdminEndpoint>,
 }
@@ -115,6 +118,7 @@ impl AdminAt {
     /// Finds all sidecars behind `--admin`. A single address is not asked for its id.
     pub(super) fn fleet(&self) -> Result<Fleet, CommandFailure> {
         let (token, texts) = (self.token()?, self.texts());
+        let operator = self.operator.clone().or_else(|| std::env::var("USER").ok());
         let mut silent = Vec::new();
         let mut found: Vec<(usize, AdminEndpoint)> = Vec::new();
         for (text, host) in texts.iter().enumerate() {
@@ -130,8 +134,8 @@ impl AdminAt {
             let is_alone = addresses.len() == 1;
             found.extend(addresses.into_iter().map(|address| {
                 let name = if is_alone { host.to_owned() } else { address.to_string() };
-                let (host, token) = (host.to_owned(), token.clone());
-                (text, AdminEndpoint { name, host, addresses: vec![address], token })
+                let (host, token, operator) = (host.to_owned(), token.clone(), operator.clone());
+                (text, AdminEndpoint { name, host, addresses: vec![address], token, operator })
             }));
         }
         if let ([_], true) = (found.as_slice(), silent.is_empty()) {
@@ -322,6 +326,7 @@ mod tests {
             host: "reprise:9664".to_owned(),
             addresses: vec![address.parse().unwrap()],
             token: None,
+            operator: None,
         };
         let refused = || CommandFailure::new(Exit::Failed, format!("nothing answers at {address}"));
         ProbeResult { text, sidecar, identity: identity.map(str::to_owned).ok_or_else(refused) }

@@ -76,6 +76,10 @@ pub struct AdminConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
     pub token_on_loopback: TokenOnLoopback,
+    /// The header in which a proxy of `trusted_proxies` names the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity_header: Option<String>,
+    pub trusted_proxies: Vec<IpAddr>,
     /// The tokens of `token_file`, read once with the configuration.
     #[serde(skip)]
     pub tokens: Vec<OperatorToken>,
@@ -92,6 +96,8 @@ impl Default for AdminConfig {
             mask: MaskKeys::default(),
             token_file: None,
             token_on_loopback: TokenOnLoopback::default(),
+            identity_header: None,
+            trusted_proxies: Vec::new(),
             tokens: Vec::new(),
         }
     }
@@ -116,6 +122,11 @@ impl AdminConfig {
         s.take("token_on_loopback", &mut admin.token_on_loopback, choice(&on_loopback));
         if admin.token_on_loopback == TokenOnLoopback::Required && admin.token_file.is_none() {
             s.problem("token_on_loopback", "needs token_file, the file with the tokens");
+        }
+        s.take("identity_header", &mut admin.identity_header, |v| header_name(v).map(Some));
+        s.take("trusted_proxies", &mut admin.trusted_proxies, proxies);
+        if admin.identity_header.is_some() == admin.trusted_proxies.is_empty() {
+            s.problem("identity_header", "goes with trusted_proxies, the proxies that send it");
         }
         if let Some(address) = &admin.address
             && admin.token_file.is_none()
@@ -214,6 +225,24 @@ fn mask_headers(value: &Value) -> Result<Vec<String>, String> {
         return Err("a name of a header is empty; such as authorization or x-api-key".to_owned());
     }
     Ok(names)
+}
+
+fn header_name(value: &Value) -> Result<String, String> {
+    let name = text(value)?;
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(is_legal) {
+        return Err(format!("{name:?} is no name of a header; such as X-Forwarded-User"));
+    }
+    Ok(name)
+}
+
+/// A list of addresses, or text with commas between them.
+fn proxies(value: &Value) -> Result<Vec<IpAddr>, String> {
+    let address = |text: &String| {
+        let address = text.parse::<IpAddr>().map(|address| address.to_canonical());
+        address.map_err(|_| format!("{text:?} is no IP address; such as 127.0.0.1"))
+    };
+    items(value)?.iter().map(address).collect()
 }
 
 fn mask_paths(value: &Value) -> Result<Vec<String>, String> {

@@ -140,7 +140,7 @@ impl Engine {
 
 fn by_retention() -> Operator {
     let note = "older than retry.dead_letters.retention".to_owned();
-    Operator { name: RETENTION.to_owned(), peer: String::new(), note }
+    Operator { name: RETENTION.to_owned(), note, ..Operator::default() }
 }
 
 impl Request for FindEnd {

@@ -13,6 +13,7 @@ use crate::journal::NewEntry;
 /// Asks for a new job.
 struct StartJob {
     terms: JobTerms,
+    matched: u64,
     by: Operator,
 }
 
@@ -33,9 +34,15 @@ struct AddOutcomes {
 struct ListJobs;
 
 impl Engine {
-    /// Starts a job on the dead letters that a group has now. Durable on return.
-    pub async fn start_job(&self, terms: JobTerms, by: Operator) -> Result<Job, EngineError> {
-        self.call(StartJob { terms, by }).await
+    /// Starts a job on the dead letters that a group has now; `matched`: those that the filter
+    /// admits. Durable on return.
+    pub async fn start_job(
+        &self,
+        terms: JobTerms,
+        matched: u64,
+        by: Operator,
+    ) -> Result<Job, EngineError> {
+        self.call(StartJob { terms, matched, by }).await
     }
 
     /// Pauses, resumes or cancels a job. Durable on return.
@@ -67,7 +74,7 @@ impl Request for StartJob {
     type Answer = Job;
 
     fn run(self, driver: &mut Driver) -> Result<Job, EngineError> {
-        let Self { terms, by } = self;
+        let Self { terms, matched, by } = self;
         driver.may_decide()?;
         driver.journal.admits()?;
         let id = driver.jobs.next(&terms.group)?;
@@ -81,6 +88,7 @@ impl Request for StartJob {
             started: driver.clock.now().wall,
             ended: None,
             state: if cursor < end { JobState::Running } else { JobState::Done },
+            matched,
             cursor,
             end,
             changed: 0,

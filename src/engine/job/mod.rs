@@ -27,7 +27,7 @@ use crate::model::{EntryId, GroupId, TopicName, WallMs};
 pub use patch::{PatchError, RecordPatch};
 
 /// The version byte of a stored job, and of the list of them.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// The key of the list of jobs. The key of a job has eight bytes.
 const LIST_KEY: &[u8] = b"jobs";
 /// Most jobs that are remembered.
@@ -107,6 +107,8 @@ pub struct Job {
     pub started: WallMs,
     pub ended: Option<WallMs>,
     pub state: JobState,
+    /// Letters that the filter admits, as counted before the start.
+    pub matched: u64,
     /// The offset in the dead-letter topic at which the next batch begins.
     pub cursor: i64,
     /// One past the last letter at the start; later letters are not part of the job.

@@ -128,7 +128,7 @@ impl Engine {
     /// Deletes the dead letters before an offset, which the cluster has deleted.
     pub async fn letters_deleted(&self, topic: &TopicName, start: i64) -> Result<(), EngineError> {
         let note = "deleted from the topic".to_owned();
-        let by = Operator { name: CLUSTER.to_owned(), peer: String::new(), note };
+        let by = Operator { name: CLUSTER.to_owned(), note, ..Operator::default() };
         self.delete_letters(topic, start, by).await.map(drop)
     }
 

@@ -63,9 +63,9 @@ fn letters_of_other_keys_and_sizes_are_not_alike() {
     assert_eq!(kinds(), [r#"1 "a-#" "16-256 KiB""#, keyless, plain]);
     let home = page(&server, "/");
     assert!(home.contains("<td>a-#</td>") && home.contains("16-256 KiB"), "{home}");
-    let both = "action=discard&like=0&topic=orders&note=INC-6";
+    let both = "action=discard&like=0&topic=orders&note=INC-6&expected=2";
     assert_eq!(browse(&server, "POST", "/groups/shop/jobs", both).0, 400, "like, or conditions");
-    let like = "action=discard&like=0&note=INC-6";
+    let like = "action=discard&like=0&note=INC-6&expected=2";
     assert_eq!(browse(&server, "POST", "/groups/shop/jobs", like).0, 303);
     until("the job has discarded its kind", || kinds().len() == 2);
     assert_eq!(kinds(), [r#"1 "a-#" "16-256 KiB""#, keyless]);

@@ -103,7 +103,12 @@ impl House {
             Action::Edit => offsets.iter().map(|offset| record(EDITED + offset)).collect(),
             _ => Vec::new(),
         };
-        let by = Operator { name: "kim".into(), peer: "::1".into(), note: "INC-1".into() };
+        let by = Operator {
+            name: "kim".into(),
+            is_claimed: false,
+            peer: "::1".into(),
+            note: "INC-1".into(),
+        };
         let (group, arrivals) = (shop(), Vec::new());
         let (target, job) = (None, None);
         let request = OperateRequest { group, action, ids, records, arrivals, target, by, job };

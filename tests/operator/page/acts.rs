@@ -1,0 +1,96 @@
+//! Acts of an operator on the page: their name, their plan, their undo.
+
+use crate::page::{browse, filled, head_of, page, send};
+
+#[test]
+fn a_job_is_started_paused_and_cancelled_by_forms() {
+    let (server, _member) = filled();
+    let shop = page(&server, "/groups/shop");
+    assert!(shop.contains("action=\"/groups/shop/jobs\""), "{shop}");
+    let terms = "topic=orders&rate=1&canary=&set_header=tenant%3Db&merge=&action=redrive";
+    let planned = |more: &str| {
+        let (status, _, body) =
+            browse(&server, "POST", "/groups/shop/jobs", &format!("{terms}{more}"));
+        (status, body)
+    };
+    let (status, plan) = planned("&note=");
+    assert_eq!(status, 200, "{plan}");
+    for says in
+        ["3 letters match. Nothing is changed yet.", "Redrive 3", "order-0", "1 member reads"]
+    {
+        assert!(plan.contains(says), "{says}: {plan}");
+    }
+    assert!(plan.contains("name=\"set_header\" value=\"tenant=b\""), "{plan}");
+    assert!(plan.contains("name=\"canary\" value=\"5\""), "{plan}");
+    assert_eq!(
+        server.json("/api/v1/jobs")["items"],
+        serde_json::json!([]),
+        "a plan starts nothing"
+    );
+    let (status, again) = planned("&note=INC-4&expected=2");
+    assert_eq!(status, 409, "{again}");
+    assert!(
+        again.contains("2 letters matched, and 3 do now") && again.contains("Redrive 3"),
+        "{again}"
+    );
+    let start = format!("{terms}&note=INC-4&expected=3");
+    let (status, head, body) = browse(&server, "POST", "/groups/shop/jobs", &start);
+    assert_eq!(status, 303, "{body}");
+    assert!(head.contains("location: /jobs/1?said=job%201%20has%20started."), "{head}");
+    let jobs = page(&server, "/jobs");
+    assert!(jobs.contains("<a href=\"/jobs/1\">Job 1</a>: redrive of"), "{jobs}");
+    let job = page(&server, "/jobs/1");
+    for says in ["of 3 letters", "INC-4", "kim (claimed)", "Set header", "tenant=b", "Pause"] {
+        assert!(job.contains(says), "{says}: {job}");
+    }
+    assert_eq!(browse(&server, "GET", "/jobs/9", "").0, 404);
+    for (verb, state) in [("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")] {
+        let (status, _, body) = browse(&server, "POST", "/jobs/1/act", &format!("verb={verb}"));
+        assert_eq!(status, 303, "{verb}: {body}");
+        assert!(
+            page(&server, "/jobs").contains(&format!("<span class=\"chip\">{state}")),
+            "{verb}"
+        );
+    }
+    for (terms, says) in [("note=&expected=3", "needs a note"), ("note=x&merge={", "not JSON")] {
+        let (status, _, body) = browse(&server, "POST", "/groups/shop/jobs", terms);
+        assert_eq!((status, body.contains(says)), (400, true), "{body}");
+    }
+    let foreign = format!("Sec-Fetch-Site: cross-site\r\n{}", head_of("verb=cancel"));
+    assert_eq!(send(&server, "POST", "/jobs/1/act", &foreign, "verb=cancel").0, 403);
+}
+
+#[test]
+fn an_act_is_named_once_and_undone_by_its_message() {
+    let (server, _member) = filled();
+    let same = "Sec-Fetch-Site: same-origin\r\n";
+    let post = |cookie: &str, path: &str, form: &str| {
+        send(&server, "POST", path, &format!("{same}{cookie}{}", head_of(form)), form)
+    };
+    let act = "/groups/shop/act";
+    let (status, _, asks) = post("", act, "verb=discard&offsets=1&note=x");
+    assert_eq!((status, asks.contains("Who are you?")), (200, true), "{asks}");
+    assert!(asks.contains("name=\"offsets\" value=\"1\""), "the form goes on: {asks}");
+    assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 3, "nobody has acted");
+    let (status, head, body) = post("", act, "verb=discard&offsets=1&note=x&operator=Zo%C3%AB");
+    assert_eq!(status, 303, "{body}");
+    assert!(head.contains("set-cookie: reprise_operator=zo%c3%ab; httponly"), "{head}");
+    let line = |name| head.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+    let shown = page(&server, &line("location: "));
+    assert!(shown.contains("1 records changed.") && shown.contains(">Undo</button>"), "{shown}");
+    assert!(shown.contains("name=\"verb\" value=\"restore\""), "{shown}");
+    let list = page(&server, "/groups/shop/letters?state=discarded");
+    assert!(list.contains("Restore marked") && !list.contains("Discard marked"), "{list}");
+    let undo = "verb=restore&offsets=1&note=undone";
+    assert_eq!(post("Cookie: reprise_operator=Zo%C3%AB\r\n", act, undo).0, 303);
+    assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 3);
+    let audit = server.json("/api/v1/audit")["items"].clone();
+    for (at, action) in ["discard", "restore"].iter().enumerate() {
+        let found = (&audit[at]["name"], &audit[at]["claimed"], &audit[at]["action"]);
+        assert_eq!(found, (&"Zoë".into(), &true.into(), &(*action).into()), "{audit}");
+    }
+    let body = r#"{"group":"shop","offsets":[0]}"#;
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let (status, _, says) = send(&server, "POST", "/api/v1/dead-letters/discard", &headers, body);
+    assert_eq!((status, says.contains("--as NAME")), (400, true), "{says}");
+}
