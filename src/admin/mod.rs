@@ -110,6 +110,7 @@ fn router(operations: Operations, metrics: Metrics, options: Options) -> Router 
         .route("/groups/{group}/act", bounded(post(html::act)))
         .route("/groups/{group}/jobs", bounded(post(html::start_job)))
         .route("/journal", get(html::journal))
+        .route("/search", get(html::search))
         .route("/jobs", get(html::jobs))
         .route("/jobs/{id}", get(html::job))
         .route("/jobs/{id}/act", bounded(post(html::change_job)))

@@ -132,6 +132,9 @@ pub struct DrainGroup {
     pub next_due_ms: Option<i64>,
 }
 
+/// States of a breaker in which deliveries go on.
+pub const IDLE_BREAKER: [&str; 2] = ["off", "closed"];
+
 /// One consumer group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupView {

@@ -27,8 +27,8 @@ pub use fingerprint::{
     RetryFingerprintList, mask,
 };
 pub use groups::{
-    DrainGroup, DrainView, ElsewhereView, GroupView, LevelView, MemberView, OffsetView, Overview,
-    PolicyView, Readiness, StateCounts,
+    DrainGroup, DrainView, ElsewhereView, GroupView, IDLE_BREAKER, LevelView, MemberView,
+    OffsetView, Overview, PolicyView, Readiness, StateCounts,
 };
 pub use jobs::{JobChangeRequest, JobPlan, JobRequest, JobState, JobView, PatchView, PlanSample};
 pub use journal::{FsyncTimes, JournalView, LetterSpace};

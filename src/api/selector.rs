@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::api::fingerprint::mask;
-use crate::model::{WallMs, duration_text, ms, parse_duration};
+use crate::model::{Origin, WallMs, duration_text, ms, parse_duration};
 
 /// Conditions on failed records; a record must meet all that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
@@ -26,6 +26,9 @@ pub struct Selector {
     /// Only records produced to this topic.
     #[arg(long)]
     pub topic: Option<String>,
+    /// Only of this origin, such as orders-3@812.
+    #[arg(long)]
+    pub origin: Option<String>,
     /// Only with this cause, such as rejected or `max_attempts`.
     #[arg(long)]
     pub cause: Option<String>,
@@ -99,6 +102,7 @@ pub struct HeaderMatch {
 pub struct RecordFacts<'a> {
     /// The topic of the origin; empty without one.
     pub topic: &'a str,
+    pub origin: Option<&'a Origin>,
     pub cause: &'a str,
     /// The text that the application gave.
     pub error: &'a str,
@@ -143,6 +147,9 @@ impl Selector {
         let since = |since: TimeBound| at.is_some_and(|at| at >= since.at(now));
         let until = |until: TimeBound| at.is_some_and(|at| at < until.at(now));
         is(&self.topic, record.topic)
+            && self.origin.as_ref().is_none_or(|wanted| {
+                record.origin.is_some_and(|origin| origin.to_string() == *wanted)
+            })
             && is(&self.cause, record.cause)
             && is(&self.key_shape, record.key_shape)
             && is(&self.size, record.size)
@@ -366,6 +373,7 @@ mod tests {
         Selector {
             group: text("shop"),
             topic: text("orders"),
+            origin: text("orders-3@812"),
             cause: text("rejected"),
             error: text("stock"),
             fingerprint: text("no stock for item #"),
@@ -382,8 +390,10 @@ mod tests {
     }
 
     fn admits(selector: &Selector) -> bool {
+        let origin = "orders-3@812".parse().unwrap();
         let facts = RecordFacts {
             topic: "orders",
+            origin: Some(&origin),
             cause: "rejected",
             error: "no stock for item 4711",
             key_shape: "a-#",
@@ -408,6 +418,7 @@ mod tests {
         assert!(admits(&Selector { header: header("tenant"), ..all() }));
         for other in [
             Selector { topic: text("order"), ..all() },
+            Selector { origin: text("orders-3@81"), ..all() },
             Selector { cause: text("crashed"), ..all() },
             Selector { error: text("Stock"), ..all() },
             Selector { fingerprint: text("no stock"), ..all() },

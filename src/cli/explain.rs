@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 
 use super::output::table::defused;
 use crate::api::{
-    GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView, SuspectView,
-    SuspectsView,
+    GroupExplanation, IDLE_BREAKER, PartitionView, PastView, RecordHistory, RuleView, SeekBackView,
+    SuspectView, SuspectsView,
 };
 use crate::model::utc;
 
 /// A note on the settings that a nack itself may carry.
 const OF_A_FAILURE: &str = "a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
     (in a commit level=, delay=, max=)";
-/// States of a breaker in which deliveries go on.
-const IDLE_BREAKER: [&str; 2] = ["off", "closed"];
 
 /// The consumers of a group as lines: first what is unusual now, then its partitions.
 pub(super) fn lines(explained: &GroupExplanation) -> Vec<String> {

@@ -14,6 +14,8 @@ pub struct GroupSummary {
     pub counts: EntryCounts,
     /// Bytes of its dead letters in the log.
     pub letter_bytes: u64,
+    /// Kinds of its dead letters.
+    pub fingerprints: usize,
     /// Number of waiting entries that are due.
     pub due: u64,
     /// The first due time of all waiting entries.
@@ -44,6 +46,7 @@ impl GroupSummary {
             letter_trouble: driver.queued_releases.troubles().get(group).cloned(),
             counts: store.counts(group),
             letter_bytes: store.dead_letter_bytes(group),
+            fingerprints: store.count_shapes(group),
             due: store.count_due(group, now),
             first_due: store.next_due(group, None),
             oldest_out: store.oldest_out(group),

@@ -132,6 +132,10 @@ metrics! {
         "Records dead-lettered, counted after the durable write";
     DLQ_RECORDS Gauge "reprise_dlq_records" ["group"] "Dead letters kept";
     DLQ_BYTES Gauge "reprise_dlq_bytes" ["group"] "Bytes of open dead letters";
+    DLQ_FINGERPRINTS Gauge "reprise_dlq_fingerprints" ["group"]
+        "Kinds of open dead letters: topic, cause, masked error, key pattern and size class";
+    JOBS_STOPPED Counter "reprise_jobs_stopped_total" ["group"]
+        "Jobs that stopped because too many of their records failed again";
     DLQ_OLDEST Gauge "reprise_dlq_oldest_timestamp_seconds" ["group"]
         "Unix time of the oldest dead letter kept, 0 when there is none";
     DISCARDED Counter "reprise_discarded_total" ["group", "topic"]

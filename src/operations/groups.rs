@@ -100,6 +100,7 @@ impl Operations {
             retry_topics: self.router.retry_topics(id).iter().map(ToString::to_string).collect(),
             dead: known.map_or(0, dead),
             dead_bytes: known.map_or(0, |known| known.letter_bytes),
+            dead_fingerprints: known.map_or(0, |known| number(known.fingerprints)),
             stalled: self.router.stalled(id),
             breaker_open: matches!(
                 self.router.breaker(id),

@@ -81,6 +81,7 @@ pub(super) fn facts(entry: &Entry, state: RecordStage) -> RecordFacts<'_> {
     };
     RecordFacts {
         topic: entry.origin.as_ref().map_or("", |origin| origin.topic.as_str()),
+        origin: entry.origin.as_ref(),
         cause: cause.map_or(without_cause, Disposition::as_str),
         error: entry.reason.as_deref().unwrap_or_default(),
         key_shape: entry.key_shape(),

@@ -220,6 +220,11 @@ async function play(kafka, admin) {
   check(kinds.includes("5 × explicit_dlq of payments: bad address «…»"), "5 of another kind");
   await judge(page, "group");
 
+  await page.goto(`${admin}/`);
+  await page.type('input[name="q"]', "payment-319");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  check((await text(page)).includes("payments-0@319\tshop\tdead\tpayment-319"), "a payment is found by key");
+  await judgeBoth(page, "search");
   await page.goto(`${admin}/groups/shop/letters/79`);
   check((await text(page)).includes("bad address '79'"), "one record with its reason");
   await judgeBoth(page, "letter");

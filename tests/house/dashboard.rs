@@ -196,7 +196,7 @@ fn alerts_use_existing_metrics_and_have_a_runbook() {
     let runbook = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbook.md");
     let runbook = fs::read_to_string(runbook).unwrap();
     let alerts = alerts();
-    assert_eq!(alerts.len(), 11);
+    assert_eq!(alerts.len(), 14);
     for (name, expr) in alerts {
         let faults = faults(&expr, &mut BTreeSet::new());
         assert!(faults.is_empty(), "{name}: {faults:?}");

@@ -135,6 +135,7 @@ impl Story {
     fn redrive(&mut self) {
         fail(&mut self.shop, 2, &[("x-retry-level", "-1")]);
         let mut redrive = Command::new(env!("CARGO_BIN_EXE_reprise"));
+        redrive.env("USER", "kim");
         redrive.args(["dlq", "redrive", "shop", "0", "--note", "stock is back"]);
         let admin = self.sidecar.admin.to_string();
         let done = redrive.args(["--admin", &admin]).output().unwrap();

@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use super::cut::cell;
 use super::table::{breakable, scroll_table};
 use crate::api::{
-    GroupExplanation, GroupView, MemberView, OffsetView, RuleView, SuspectsView, percent_encoded,
+    GroupExplanation, GroupView, IDLE_BREAKER, MemberView, OffsetView, RuleView, SuspectsView,
+    percent_encoded,
 };
 
 /// Rows of each table; the JSON API has the rest.
@@ -41,7 +42,8 @@ fn members(group: &GroupView) -> Markup {
         p {
             "The group is " (group.phase)
             @if !group.in_cluster { ", generation " (group.generation) }
-            ", breaker " (group.breaker) "."
+            @if !IDLE_BREAKER.contains(&group.breaker.as_str()) { ", breaker " (group.breaker) }
+            "."
             @if let Some(elsewhere) = group.elsewhere {
                 " Members that are connected elsewhere: "
                 (elsewhere.members) ", of which " (elsewhere.subscribed)

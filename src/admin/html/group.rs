@@ -17,7 +17,9 @@ use super::{
 };
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
-use crate::api::{Fingerprint, GroupView, LetterView, RecordStage, RetryView, Selector};
+use crate::api::{
+    Fingerprint, GroupView, IDLE_BREAKER, LetterView, RecordStage, RetryView, Selector,
+};
 use crate::operations::{Operations, RecordDetail};
 
 /// Dead letters that a page reads.
@@ -61,7 +63,9 @@ async fn content(admin: &Admin, id: &str, outcome: &ActionNotice) -> Result<Mark
         p {
             @for (state, count) in states(&group.states) { span.chip { (count) " " (state) } " " }
             span.chip { (group.dead_letters) " dead letters" } " "
-            span.chip { "breaker: " (group.breaker) }
+            @if !IDLE_BREAKER.contains(&group.breaker.as_str()) {
+                span.chip { "breaker: " (group.breaker) }
+            }
         }
         h2 { "Dead letters by cause" }
         @if letters.is_empty() {

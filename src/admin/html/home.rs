@@ -11,10 +11,12 @@ use super::cut::cell;
 use super::fingerprint_cells::{cells, heads, spark};
 use super::letters::{alike, list_path};
 use super::table::{breakable, moment, scroll_table};
-use super::{group_path, page, refused, retry_kinds, states};
+use super::{group_path, page, refused, retry_kinds, search, states};
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
-use crate::api::{Fingerprint, GroupView, Overview, Readiness, RetryFingerprint, Selector, named};
+use crate::api::{
+    Fingerprint, GroupView, IDLE_BREAKER, Overview, Readiness, RetryFingerprint, Selector, named,
+};
 use crate::engine::AuditRecord;
 use crate::operations::{Operations, Unavailable};
 
@@ -56,6 +58,7 @@ async fn overview(admin: &Admin) -> Result<Markup, Refusal> {
     let (retries, is_counting) = retry_causes(&admin.operations, &wrong).await?;
     Ok(html! {
         h1 { "Now" }
+        (search::field(""))
         (troubles(&admin.operations.readiness()))
         @if wrong.is_empty() {
             p.empty {
@@ -118,12 +121,16 @@ fn troubles(readiness: &Readiness) -> Markup {
     }
 }
 
+/// The number of members that are heard of.
+fn live(group: &GroupView) -> usize {
+    group.members.iter().filter(|member| !member.silent).count()
+}
+
 fn table(groups: &[GroupView]) -> Markup {
     html! {
         (scroll_table("Groups", &html! {
             thead { tr {
-                th { "Group" } th.number { "Dead letters" } th { "Retries" } th { "Breaker" }
-                th.number { "Members" }
+                th { "Group" } th.number { "Dead letters" } th { "Retries" } th.number { "Members" }
             } }
             tbody {
                 @for group in groups {
@@ -136,11 +143,18 @@ fn table(groups: &[GroupView]) -> Markup {
                         }
                         td {
                             @for (state, count) in states(&group.states) {
-                                span.chip { (count) " " (state) } " "
+                                a.chip href={ (group_path(&group.group)) "/waiting" } {
+                                    (count) " " (state)
+                                } " "
+                            }
+                            @if !IDLE_BREAKER.contains(&group.breaker.as_str()) {
+                                span.chip { "breaker " (group.breaker) } " "
+                            }
+                            @if live(group) == 0 && group.states.due > 0 {
+                                span.alarm { "due, and nobody is connected" }
                             }
                         }
-                        td { (group.breaker) }
-                        td.number { (group.members.iter().filter(|member| !member.silent).count()) }
+                        td.number { (live(group)) }
                     }
                 }
             }

@@ -15,6 +15,7 @@ mod letters;
 mod login;
 mod retry;
 mod retry_kinds;
+mod search;
 mod style;
 mod table;
 mod value;
@@ -41,6 +42,7 @@ pub(super) use letter::{letter, letter_value};
 pub(super) use letters::letters;
 pub(super) use login::{log_in, log_out, login, login_needed};
 pub(super) use retry::{retry, retry_value};
+pub(super) use search::search;
 pub(super) use style::{script, style};
 pub(super) use waiting::waiting;
 

@@ -33,6 +33,7 @@ td form { width: 10rem; margin: 0; gap: .25rem; }
 td label { display: flex; width: 100%; gap: .25rem; align-items: center; }
 td input { min-width: 0; width: 100%; }
 td input, td button { padding: .1rem .35rem; min-height: 1.7rem; }
+a.chip { text-decoration: none; } span.alarm { display: inline-block; }
 .chip { display: inline-block; background: var(--soft); border: 1px solid var(--line);
   border-radius: 1rem; padding: 0 .6rem; }
 .cause { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem;

@@ -157,7 +157,10 @@ impl Driver {
         let mut entries = self.jobs.entries(&job);
         let action = match job.state {
             JobState::Done => "job-done",
-            JobState::Stopped => "job-stop",
+            JobState::Stopped => {
+                self.metrics.job_stopped(job.terms.group.as_str());
+                "job-stop"
+            }
             JobState::Running | JobState::Paused | JobState::Cancelled => {
                 return (job, entries);
             }

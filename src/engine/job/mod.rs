@@ -27,7 +27,7 @@ use crate::model::{EntryId, GroupId, TopicName, WallMs};
 pub use patch::{PatchError, RecordPatch};
 
 /// The version byte of a stored job, and of the list of them.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 /// The key of the list of jobs. The key of a job has eight bytes.
 const LIST_KEY: &[u8] = b"jobs";
 /// Most jobs that are remembered.

@@ -271,6 +271,11 @@ impl Store {
         }
     }
 
+    /// The number of shapes of a group's dead letters.
+    pub(in crate::engine) fn count_shapes(&self, group: &GroupId) -> usize {
+        self.groups.get(group).map_or(0, |group| group.shapes.all.len())
+    }
+
     /// The shapes of a group's dead letters: at most `limit`, those with most letters. Reads two
     /// rows of the disk for each.
     pub(in crate::engine) fn shapes(

@@ -125,4 +125,10 @@ impl Metrics {
         let action = self.word(&names::OPERATOR_ACTIONS, action);
         self.add(&names::OPERATOR_ACTIONS, &[group, action], n);
     }
+
+    /// A job of a group stopped.
+    pub fn job_stopped(&self, group: &str) {
+        let group = self.group(&names::JOBS_STOPPED, group);
+        self.add(&names::JOBS_STOPPED, &[group], 1);
+    }
 }

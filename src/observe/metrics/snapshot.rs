@@ -38,12 +38,14 @@ pub struct GroupGauges {
     pub dead: u64,
     /// Bytes of the dead letters kept.
     pub dead_bytes: u64,
+    /// Kinds of dead letters.
+    pub dead_fingerprints: u64,
     /// Unix seconds of the oldest dead letter; 0 = none.
     pub dead_oldest_s: f64,
 }
 
 /// Metric families that a snapshot replaces.
-const FAMILIES: [&Def; 13] = [
+const FAMILIES: [&Def; 14] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_UNREAD,
     &names::UNREAD_OLDEST,
@@ -56,6 +58,7 @@ const FAMILIES: [&Def; 13] = [
     &names::RETRY_OVERDUE,
     &names::DLQ_RECORDS,
     &names::DLQ_BYTES,
+    &names::DLQ_FINGERPRINTS,
     &names::DLQ_OLDEST,
 ];
 
@@ -80,6 +83,7 @@ impl Metrics {
                 (&names::BREAKER_OPEN, u64::from(state.breaker_open)),
                 (&names::DLQ_RECORDS, state.dead),
                 (&names::DLQ_BYTES, state.dead_bytes),
+                (&names::DLQ_FINGERPRINTS, state.dead_fingerprints),
             ] {
                 self.plus(def, &[group], float(value));
             }

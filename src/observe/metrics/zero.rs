@@ -100,6 +100,7 @@ impl Metrics {
         for action in ACTIONS {
             self.expect(&names::OPERATOR_ACTIONS, &[group, action]);
         }
+        self.expect(&names::JOBS_STOPPED, &[group]);
         for reason in REFUSAL_REASONS {
             self.expect(&names::NACKS_REFUSED, &[group, reason]);
             self.expect(&names::COMMIT_MARKERS_REFUSED, &[group, reason]);

@@ -94,3 +94,26 @@ fn an_act_is_named_once_and_undone_by_its_message() {
     let (status, _, says) = send(&server, "POST", "/api/v1/dead-letters/discard", &headers, body);
     assert_eq!((status, says.contains("--as NAME")), (400, true), "{says}");
 }
+
+#[test]
+fn a_record_is_found_across_groups_and_states() {
+    let (server, _member) = filled();
+    for (asked, found) in [
+        ("orders-0%401", "/groups/shop/letters/1"),
+        ("orders-0%403", "/groups/shop/waiting/"),
+        ("order-2", "/groups/shop/letters/2"),
+        ("order-3", "/groups/shop/waiting/"),
+    ] {
+        let result = page(&server, &format!("/search?q={asked}"));
+        assert!(result.contains(found) && result.contains("1 found among"), "{asked}: {result}");
+    }
+    assert!(page(&server, "/search?q=k").contains("4 found among"), "the key of all");
+    assert!(page(&server, "/search?q=%3Cscript%3E").contains("3 found among"));
+    assert!(page(&server, "/search?q=nothing").contains("0 found among"));
+    assert_eq!(browse(&server, "GET", "/search?colour=red", "").0, 400);
+    assert!(page(&server, "/").contains("action=\"/search\""), "the first screen has the field");
+    let hidden = crate::support::Server::with("admin: {payloads: hide}");
+    let (status, _, says) = browse(&hidden, "GET", "/search?q=order-2", "");
+    assert_eq!((status, says.contains("search by an origin")), (400, true), "{says}");
+    assert!(page(&hidden, "/search?q=orders-0%401").contains("0 found among"));
+}
