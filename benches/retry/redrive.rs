@@ -24,7 +24,7 @@ pub(crate) fn run(dir: &Path) {
     fill(server.addr);
     let clock = Clock::start();
     let kinds = json(&server.get(&format!("/api/v1/dead-letters/fingerprints?group={GROUP}")));
-    assert_eq!(kinds["items"][0]["letters"].as_u64(), u64::try_from(LETTERS).ok());
+    assert_eq!(kinds["items"][0]["records"].as_u64(), u64::try_from(LETTERS).ok());
     tell("fingerprints", seconds(&clock), "s for 100 000 dead letters", None, Goal::None);
     let clock = Clock::start();
     let terms = format!("{{\"group\":\"{GROUP}\",\"why\":\"bench\",\"rate\":0}}");

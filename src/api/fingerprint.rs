@@ -88,52 +88,31 @@ pub struct FingerprintKey {
     pub size: String,
 }
 
-/// Dead letters that look alike.
+/// Dead letters, or retries that wait, which look alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     #[serde(flatten)]
     pub key: FingerprintKey,
-    pub letters: u64,
-    /// The latest of them: an offset in the dead-letter topic. Absent until the log has it.
+    pub records: u64,
+    /// The offset of the latest letter, absent until the log has it; or the id of the retry that is
+    /// due last.
     pub example: Option<i64>,
-    /// Times at which the first and the last died, Unix ms.
-    pub first_ms: i64,
-    pub last_ms: i64,
-    /// Letters by the hour of their death, the present hour last.
-    pub hours: Vec<u32>,
-}
-
-/// Fingerprints of a group, those with most letters first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FingerprintList {
-    pub items: Vec<Fingerprint>,
-    /// Letters of fingerprints that are not listed.
-    pub rest: u64,
-}
-
-/// Retries that wait and look alike.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetryFingerprint {
-    #[serde(flatten)]
-    pub key: FingerprintKey,
-    pub retries: u64,
-    /// The id of the one that is due last.
-    pub example: u64,
-    /// Times of the earliest and the latest last failure, Unix ms; absent before the first failure.
+    /// Times of the first and the last death, or of the earliest and the latest last failure, Unix
+    /// ms; absent before the first.
     pub first_ms: Option<i64>,
     pub last_ms: Option<i64>,
-    /// Retries by the hour of their last failure, the present hour last.
+    /// Records by the hour of that time, the present hour last.
     pub hours: Vec<u32>,
 }
 
 /// Waiting retries that the count of a group reads.
 pub const COUNTED_MAX: usize = 1_000_000;
 
-/// Fingerprints of the retries of a group that wait, those with most retries first.
+/// Fingerprints of a group, those with most records first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetryFingerprintList {
-    pub items: Vec<RetryFingerprint>,
-    /// Retries of fingerprints that are not listed.
+pub struct FingerprintList {
+    pub items: Vec<Fingerprint>,
+    /// Records of fingerprints that are not listed.
     pub rest: u64,
     /// Only the first [`COUNTED_MAX`] retries were counted.
     #[serde(rename = "cut")]

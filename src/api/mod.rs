@@ -22,10 +22,7 @@ pub use explanation::{
     GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView, SuspectView,
     SuspectsView,
 };
-pub use fingerprint::{
-    COUNTED_MAX, Fingerprint, FingerprintKey, FingerprintList, RetryFingerprint,
-    RetryFingerprintList, mask,
-};
+pub use fingerprint::{COUNTED_MAX, Fingerprint, FingerprintKey, FingerprintList, mask};
 pub use groups::{
     DrainGroup, DrainView, ElsewhereView, GroupView, IDLE_BREAKER, LevelView, MemberView,
     OffsetView, Overview, PolicyView, Readiness, StateCounts,

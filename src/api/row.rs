@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::acts::AuditView;
-use super::fingerprint::{Fingerprint, RetryFingerprint};
+use super::fingerprint::Fingerprint;
 use super::groups::GroupView;
 use super::jobs::JobView;
 use super::records::{DelayedView, LetterView, RetryView};
@@ -146,28 +146,14 @@ impl ListRow for AuditView {
 
 impl ListRow for Fingerprint {
     const COLUMNS: &'static [Column<Self>] = &[
-        ("LETTERS", |v| text(&v.letters)),
-        ("TOPIC", |v| text(&v.key.topic)),
-        ("CAUSE", |v| text(&v.key.cause)),
-        ("KEY", |v| known(v.key.key_shape.as_ref())),
-        ("SIZE", |v| text(&v.key.size)),
-        ("FIRST", |v| Cell::Time(Some(v.first_ms))),
-        ("LAST", |v| Cell::Time(Some(v.last_ms))),
-        ("EXAMPLE", |v| known(v.example.as_ref())),
-        ("FINGERPRINT", |v| known(v.key.error.as_ref())),
-    ];
-}
-
-impl ListRow for RetryFingerprint {
-    const COLUMNS: &'static [Column<Self>] = &[
-        ("RETRIES", |v| text(&v.retries)),
+        ("RECORDS", |v| text(&v.records)),
         ("TOPIC", |v| text(&v.key.topic)),
         ("CAUSE", |v| text(&v.key.cause)),
         ("KEY", |v| known(v.key.key_shape.as_ref())),
         ("SIZE", |v| text(&v.key.size)),
         ("FIRST", |v| Cell::Time(v.first_ms)),
         ("LAST", |v| Cell::Time(v.last_ms)),
-        ("EXAMPLE", |v| text(&v.example)),
+        ("EXAMPLE", |v| known(v.example.as_ref())),
         ("FINGERPRINT", |v| known(v.key.error.as_ref())),
     ];
 }

@@ -12,7 +12,7 @@ use super::output::show::{Conditions, Filter, ReadArgs, known, moment};
 use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
-use super::sidecars::pages::{List, ListCount, ListItem, Listing};
+use super::sidecars::pages::{List, ListCount, Listing};
 use super::transfer::ExportQuery;
 use super::transfer::import::{self, ImportArgs};
 use crate::api::{Fingerprint, LetterView, RecordContent, Selector, ShownBytes, percent_encoded};
@@ -110,16 +110,16 @@ impl ExportLettersArgs {
 }
 
 impl GroupByArgs {
-    /// Lists the fingerprints at a path; `order` as in `--sort`.
-    pub(super) fn run<T: ListItem>(
+    /// Lists the fingerprints at a path.
+    pub(super) fn run(
         &self,
-        (path, order): (&str, &str),
+        path: &str,
         screen: &TerminalScreen,
         out: &mut dyn Write,
     ) -> Result<(), CommandFailure> {
         let query = Selector::of_group(&self.group).pairs();
-        let list = List { path, query, limit: None, order, total: None };
-        self.listing.show::<T>((out, screen), &list)
+        let list = List { path, query, limit: None, order: "-records", total: None };
+        self.listing.show::<Fingerprint>((out, screen), &list)
     }
 }
 
@@ -145,7 +145,7 @@ pub(super) fn run(
         }
         DlqCommand::GroupBy(args) => {
             let path = "/api/v1/dead-letters/fingerprints";
-            args.run::<Fingerprint>((path, "-letters"), screen, out)
+            args.run(path, screen, out)
         }
         DlqCommand::Export(args) => args.run(out),
         DlqCommand::Import(args) => import::run(args),

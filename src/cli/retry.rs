@@ -11,7 +11,7 @@ use super::operate::{ActionArgs, Verb};
 use super::output::show::{Filter, ReadArgs};
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, ListCount, Listing};
-use crate::api::{RetryFingerprint, RetryView, percent_encoded};
+use crate::api::{RetryView, percent_encoded};
 use crate::model::{ms, parse_duration};
 
 #[derive(Debug, Subcommand)]
@@ -103,7 +103,7 @@ pub(super) fn run(
         RetryCommand::List(args) => args,
         RetryCommand::GroupBy(args) => {
             let path = "/api/v1/retries/fingerprints";
-            return args.run::<RetryFingerprint>((path, "-retries"), screen, out);
+            return args.run(path, screen, out);
         }
         RetryCommand::Show(args) => return args.run(out),
         RetryCommand::Now(args) => return args.run(NOW, None, out),

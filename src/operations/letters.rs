@@ -170,13 +170,14 @@ impl Operations {
         self.read(move |engine| {
             let items = shapes.into_iter().map(|one| Fingerprint {
                 key: fingerprint_key(one.shape),
-                letters: one.letters,
+                records: one.letters,
                 example: one.example.and_then(|letter| engine.letter_offset(letter)),
-                first_ms: one.first.0,
-                last_ms: one.last.0,
+                first_ms: Some(one.first.0),
+                last_ms: Some(one.last.0),
                 hours: one.hours.to_vec(),
             });
-            Ok(FingerprintList { items: items.collect(), rest })
+            let items = items.collect();
+            Ok(FingerprintList { items, rest, ..FingerprintList::default() })
         })
         .await
     }

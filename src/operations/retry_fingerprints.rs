@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use crate::api::{COUNTED_MAX, RetryFingerprint, RetryFingerprintList};
+use crate::api::{COUNTED_MAX, Fingerprint, FingerprintList};
 use crate::engine::{EngineError, Shape};
 use crate::model::{GroupId, MonoMs, WallMs};
 use crate::operations::letters::fingerprint_key;
@@ -40,23 +40,22 @@ pub struct WaitingCounts {
 
 #[derive(Debug)]
 struct KeptCount {
-    count: Arc<RetryFingerprintList>,
+    count: Arc<FingerprintList>,
     until: MonoMs,
 }
 
 impl WaitingCounts {
     /// A count that is still young enough.
-    fn fresh(&self, group: &GroupId, now: MonoMs) -> Option<Arc<RetryFingerprintList>> {
+    fn fresh(&self, group: &GroupId, now: MonoMs) -> Option<Arc<FingerprintList>> {
         let kept = self.kept();
         let known = kept.get(group).filter(|known| now < known.until);
         known.map(|known| Arc::clone(&known.count))
     }
 
     /// The latest count, whatever its age.
-    fn latest(&self, group: &GroupId) -> Arc<RetryFingerprintList> {
+    fn latest(&self, group: &GroupId) -> Arc<FingerprintList> {
         let known = self.kept().get(group).map(|known| Arc::clone(&known.count));
-        let counting =
-            RetryFingerprintList { is_counting: true, ..RetryFingerprintList::default() };
+        let counting = FingerprintList { is_counting: true, ..FingerprintList::default() };
         known.unwrap_or_else(|| Arc::new(counting))
     }
 
@@ -81,16 +80,16 @@ impl Operations {
         &self,
         group: &str,
         limit: usize,
-    ) -> Result<RetryFingerprintList, Unavailable> {
+    ) -> Result<FingerprintList, Unavailable> {
         let counted = self.counted(&GroupId::new(group)).await?;
-        let beyond: u64 = counted.items.iter().skip(limit).map(|kind| kind.retries).sum();
+        let beyond: u64 = counted.items.iter().skip(limit).map(|kind| kind.records).sum();
         let items = counted.items.iter().take(limit).cloned().collect();
-        Ok(RetryFingerprintList { items, rest: counted.rest + beyond, ..*counted })
+        Ok(FingerprintList { items, rest: counted.rest + beyond, ..*counted })
     }
 
     /// The fingerprints of a group. A count that takes longer than a page may wait goes on alone:
     /// meanwhile the count before it is served, or none with `is_counting`.
-    async fn counted(&self, group: &GroupId) -> Result<Arc<RetryFingerprintList>, Unavailable> {
+    async fn counted(&self, group: &GroupId) -> Result<Arc<FingerprintList>, Unavailable> {
         if let Some(known) = self.waiting_counts.fresh(group, self.router.clock.now().mono) {
             return Ok(known);
         }
@@ -107,7 +106,7 @@ impl Operations {
         }
     }
 
-    async fn count(&self, group: &GroupId) -> Result<Arc<RetryFingerprintList>, EngineError> {
+    async fn count(&self, group: &GroupId) -> Result<Arc<FingerprintList>, EngineError> {
         let _turn = self.waiting_counts.turn.lock().await;
         let began = self.router.clock.now();
         // A count that ran meanwhile may be of this group.
@@ -137,7 +136,7 @@ impl Operations {
         // A product that saturates is 500 million years: such a count is kept for ever.
         let until = now.plus(now.since(began.mono).saturating_mul(SERVES_FOR));
         let (items, rest) = shapes.most();
-        let count = Arc::new(RetryFingerprintList { items, rest, is_cut, is_counting: false });
+        let count = Arc::new(FingerprintList { items, rest, is_cut, is_counting: false });
         self.waiting_counts.put(group, KeptCount { count: Arc::clone(&count), until });
         Ok(count)
     }
@@ -195,14 +194,14 @@ impl WaitingShapes {
     }
 
     /// The shapes with most retries, and the count of all other retries.
-    fn most(self) -> (Vec<RetryFingerprint>, u64) {
+    fn most(self) -> (Vec<Fingerprint>, u64) {
         let mut all: Vec<(Shape, WaitingCount)> = self.all.into_iter().collect();
         all.sort_by_key(|(_, count)| Reverse(count.retries));
         let beyond: u64 = all.iter().skip(SHAPES_KEPT).map(|(_, count)| count.retries).sum();
-        let kinds = all.into_iter().take(SHAPES_KEPT).map(|(shape, count)| RetryFingerprint {
+        let kinds = all.into_iter().take(SHAPES_KEPT).map(|(shape, count)| Fingerprint {
             key: fingerprint_key(shape),
-            retries: count.retries,
-            example: count.example,
+            records: count.retries,
+            example: i64::try_from(count.example).ok(),
             first_ms: count.first.map(|at| at.0),
             last_ms: count.last.map(|at| at.0),
             hours: count.hours.to_vec(),
@@ -219,7 +218,7 @@ mod tests {
     fn older_counts_are_served_while_a_count_runs() {
         let (counts, shop) = (WaitingCounts::default(), GroupId::new("shop"));
         assert!(counts.latest(&shop).is_counting, "no count is known");
-        let count = Arc::new(RetryFingerprintList { rest: 7, ..RetryFingerprintList::default() });
+        let count = Arc::new(FingerprintList { rest: 7, ..FingerprintList::default() });
         counts.put(&shop, KeptCount { count, until: MonoMs(100) });
         let fresh = |at| counts.fresh(&shop, MonoMs(at)).map(|count| count.rest);
         assert_eq!((fresh(99), fresh(100)), (Some(7), None));

@@ -1,7 +1,5 @@
 //! Reasons of an entry's changes of state, and the failures charged before the entry began.
 
-use serde::de::IntoDeserializer;
-use serde::de::value::{self, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::model::WallMs;
@@ -28,6 +26,18 @@ pub enum Disposition {
 }
 
 impl Disposition {
+    pub const ALL: [Self; 9] = [
+        Self::Rejected,
+        Self::SeekBack,
+        Self::Crashed,
+        Self::MaxAttempts,
+        Self::ExplicitDlq,
+        Self::Expired,
+        Self::Undecodable,
+        Self::Manual,
+        Self::TimedOut,
+    ];
+
     /// The detector inferred the failure; no nack reported it.
     pub(super) fn is_inferred(self) -> bool {
         matches!(self, Self::SeekBack | Self::Crashed | Self::TimedOut)
@@ -35,8 +45,7 @@ impl Disposition {
 
     /// The disposition with that word.
     pub fn of_word(word: &str) -> Option<Self> {
-        let word: StrDeserializer<'_, value::Error> = word.into_deserializer();
-        Self::deserialize(word).ok()
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
 
     /// The word in headers, metrics and lists.

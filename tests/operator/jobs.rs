@@ -109,7 +109,7 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
     let kinds = done(&server, &["dlq", "group-by", "shop", "--format", "jsonl"]);
     let kinds = kinds.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let kinds: Vec<_> =
-        kinds.map(|kind| (count(&kind, "letters"), kind["fingerprint"].clone())).collect();
+        kinds.map(|kind| (count(&kind, "records"), kind["fingerprint"].clone())).collect();
     assert_eq!(kinds, [(395, json!("no stock")), (5, json!("bad address"))]);
     for (limit, words) in [("400", ""), ("399", "399 of 400 shown")] {
         let list = ["dlq", "list", "--group", "shop", "--limit", limit];

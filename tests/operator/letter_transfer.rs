@@ -268,7 +268,7 @@ fn an_imported_letter_is_redriven_to_its_group() {
     let mut member = Member::of_shop(&target);
     let kinds = target.json("/api/v1/dead-letters/fingerprints?group=shop");
     assert_eq!(
-        (&kinds["items"][0]["letters"], &kinds["items"][0]["topic"]),
+        (&kinds["items"][0]["records"], &kinds["items"][0]["topic"]),
         (&3.into(), &"orders".into())
     );
     done(&target, &["dlq", "redrive", "shop", "--all", "--execute", "--note", "moved"]);

@@ -432,7 +432,7 @@ fn waiting_retries_of_one_kind_are_ended() {
         let kinds = kinds.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let mut kinds: Vec<Value> = kinds
             .map(|kind| {
-                json!([kind["retries"], kind["fingerprint"], kind["key_shape"], kind["size"]])
+                json!([kind["records"], kind["fingerprint"], kind["key_shape"], kind["size"]])
             })
             .collect();
         kinds.sort_by_key(Value::to_string);

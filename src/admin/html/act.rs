@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::jobs::target_of;
-use super::retry_kinds::act_on_like;
+use super::kinds::act_on_like;
 use super::{form, group_path, name_form, refused, with_cookie, with_name};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;

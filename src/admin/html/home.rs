@@ -8,15 +8,13 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::cut::cell;
-use super::fingerprint_cells::{cells, heads, spark};
-use super::letters::{alike, list_path};
+use super::kinds::{COUNTING, KindOf, KindView};
+use super::letters::list_path;
 use super::table::{breakable, moment, scroll_table};
-use super::{group_path, page, refused, retry_kinds, search, states};
+use super::{group_path, page, refused, search, states};
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
-use crate::api::{
-    Fingerprint, GroupView, IDLE_BREAKER, Overview, Readiness, RetryFingerprint, Selector, named,
-};
+use crate::api::{Fingerprint, GroupView, IDLE_BREAKER, Overview, Readiness, Selector, named};
 use crate::engine::AuditRecord;
 use crate::operations::{Operations, Unavailable};
 
@@ -53,9 +51,11 @@ async fn overview(admin: &Admin) -> Result<Markup, Refusal> {
         let found = admin.operations.fingerprints(&group.group, CAUSES_MAX).await?;
         causes.extend(found.items.into_iter().map(|kind| (group.group.clone(), kind)));
     }
-    causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.letters));
+    causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.records));
     causes.truncate(CAUSES_MAX);
     let (retries, is_counting) = retry_causes(&admin.operations, &wrong).await?;
+    let (show, now_ms) = (admin.options.show_payloads, admin.operations.now_ms());
+    let letters = KindView { of: KindOf::Letters, show, now_ms };
     Ok(html! {
         h1 { "Now" }
         (search::field(""))
@@ -63,20 +63,14 @@ async fn overview(admin: &Admin) -> Result<Markup, Refusal> {
         @if wrong.is_empty() {
             p.empty {
                 "No group has dead letters or retries. A record that a consumer fails on appears "
-                "here, with its reason and with buttons to send it back."
+                "here, with its error and with buttons to redrive it."
             }
         } @else {
             (table(&wrong))
         }
-        @if !causes.is_empty() {
-            h2 { "Dead letters by cause" }
-            (cause_table(&causes, admin.options.show_payloads))
-        }
-        @if !retries.is_empty() {
-            h2 { "Retries by cause" }
-            (retry_kinds::table(&retries, admin.options.show_payloads))
-        }
-        @if is_counting { p { (retry_kinds::COUNTING) } }
+        (letters.table(&causes))
+        (KindView { of: KindOf::Retries, ..letters }.table(&retries))
+        @if is_counting { p { (COUNTING) } }
         @if !well.is_empty() {
             h2 { "Groups without failures" }
             p { @for group in &well { a href=(group_path(&group.group)) { (group.group) } " " } }
@@ -93,7 +87,7 @@ async fn overview(admin: &Admin) -> Result<Markup, Refusal> {
 async fn retry_causes(
     operations: &Operations,
     groups: &[GroupView],
-) -> Result<(Vec<(String, RetryFingerprint)>, bool), Unavailable> {
+) -> Result<(Vec<(String, Fingerprint)>, bool), Unavailable> {
     let (mut causes, mut is_counting) = (Vec::new(), false);
     let until_ms = operations.now_ms().saturating_add(COUNTING_MAX_MS);
     let groups = groups.iter().filter(|group| group.pending > 0);
@@ -105,7 +99,7 @@ async fn retry_causes(
             break;
         }
     }
-    causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.retries));
+    causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.records));
     causes.truncate(CAUSES_MAX);
     Ok((causes, is_counting))
 }
@@ -159,44 +153,6 @@ fn table(groups: &[GroupView]) -> Markup {
                 }
             }
         }))
-    }
-}
-
-/// The dead letters of all groups by cause.
-fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
-    html! {
-        (scroll_table("Dead letters by cause", &html! {
-            (heads("Letters"))
-            tbody {
-                @for (group, kind) in causes {
-                    tr {
-                        td.number {
-                            a href=(list_path(group, &alike(&kind.key, show), None)) {
-                                (kind.letters)
-                            }
-                        }
-                        td { a href=(group_path(group)) { (breakable(group)) } }
-                        (cells(&kind.key, show))
-                        td { (moment(kind.first_ms)) " " (moment(kind.last_ms)) }
-                        td { (spark(&kind.hours)) }
-                        td {
-                            @if let Some(example) = kind.example { (short_form(group, example)) }
-                        }
-                    }
-                }
-            }
-        }))
-    }
-}
-
-/// The form that plans a job on all letters that are like one.
-fn short_form(group: &str, example: i64) -> Markup {
-    html! {
-        form method="post" action={ (group_path(group)) "/jobs" } {
-            input type="hidden" name="like" value=(example);
-            button name="action" value="redrive" { "Redrive…" }
-            button.danger name="action" value="discard" { "Discard…" }
-        }
     }
 }
 

@@ -429,20 +429,3 @@ pub(super) fn anyway_field() -> Markup {
 pub(super) fn target_of(target: &str, to_topic: &str) -> (bool, Option<String>) {
     (target == "origin", (target == "topic").then(|| to_topic.trim().to_owned()))
 }
-
-/// The form that plans a job on all letters that are like one.
-pub(super) fn kind_form(group: &str, example: i64) -> Markup {
-    html! {
-        form method="post" action={ (group_path(group)) "/jobs" } {
-            input type="hidden" name="like" value=(example);
-            button name="action" value="redrive" { "Redrive…" }
-            button.danger name="action" value="discard" { "Discard…" }
-            details {
-                summary { "Change the records" }
-                label { "Set header " input name="set_header" placeholder="name=value"; }
-                label { "JSON merge patch " input name="merge" placeholder="{\"paid\": true}"; }
-                (target_fields())
-            }
-        }
-    }
-}

@@ -83,10 +83,10 @@ async fn content(
         (facts(&letter, show))
         @if letter.row.state == RecordStage::Dead {
             p { "Redrive: " (receivers.unwrap_or_else(|nobody| nobody)) "." }
-            (letter_form(group, &[letter.row.offset], &DEAD))
+            (letter_form(group, letter.row.offset, &DEAD))
             @if show { (edit_form(group, &letter)) }
         } @else if letter.row.restorable_until_ms.is_some() {
-            (letter_form(group, &[letter.row.offset], &DISCARDED))
+            (letter_form(group, letter.row.offset, &DISCARDED))
         }
         (timeline(&path, &attempts, &letter.history, show))
         (record)

@@ -17,10 +17,10 @@ use crate::admin::payload;
 use crate::admin::state::Admin;
 use crate::api::{FingerprintKey, LetterView, RecordStage, Selector, percent_encoded};
 use crate::operations::RecordDetail;
+use crate::retry::Disposition;
 
-/// Conditions that the form names, with their labels.
-const FIELDS: [(&str, &str); 6] = [
-    ("cause", "Cause "),
+/// Conditions that the form has fields for, with their labels.
+const FIELDS: [(&str, &str); 5] = [
     ("topic", "Topic "),
     ("error", "Text in the error "),
     ("key", "Key "),
@@ -106,15 +106,23 @@ async fn content(admin: &Admin, group: &str, query: &ListQuery) -> Result<Markup
 fn filter_form(group: &str, selector: &Selector, show: bool) -> Markup {
     let mut pairs: BTreeMap<String, String> = selector.pairs().into_iter().collect();
     pairs.remove("state");
+    let cause = pairs.remove("cause").unwrap_or_default();
+    let causes = Disposition::ALL.map(Disposition::as_str);
     let fields = FIELDS.map(|(name, label)| (name, label, pairs.remove(name).unwrap_or_default()));
     html! {
         form method="get" action={ (group_path(group)) "/letters" } {
-            // The others look at hidden bytes.
-            @for (name, label, text) in fields.iter().take(if show { FIELDS.len() } else { 2 }) {
-                label {
-                    (label)
-                    input id=[(*name == "cause").then_some("filter")] name=(name) value=(text);
+            label {
+                "Cause "
+                select #filter name="cause" {
+                    option value="" { "any" }
+                    @for known in causes {
+                        option value=(known) selected[known == cause] { (known) }
+                    }
                 }
+            }
+            // The others look at hidden bytes.
+            @for (name, label, text) in fields.iter().take(if show { FIELDS.len() } else { 1 }) {
+                label { (label) input name=(name) value=(text); }
             }
             label {
                 "State "
@@ -168,16 +176,16 @@ fn rows_form(
 }
 
 /// The cells of a dead letter in a table: offset, origin, cause, failures, time, key, reason.
-pub(super) fn letter_cells(group: &str, letter: &RecordDetail<LetterView>, show: bool) -> Markup {
+fn letter_cells(group: &str, letter: &RecordDetail<LetterView>, show: bool) -> Markup {
     let RecordDetail { row, key, .. } = letter;
     html! {
         td.number { a href=(letter_path(group, row.offset)) { (row.offset) } }
-        td { (breakable(row.origin.as_deref().unwrap_or("-"))) }
-        td { (row.cause) }
-        td.number { (row.reconsume_times) }
-        td { (moment(row.at_ms)) }
-        td.text { (cell(&payload::text(key.as_deref(), show))) }
-        td.text { @if show { (cell(row.error.as_deref().unwrap_or(""))) } }
+        td data-name="Origin" { (breakable(row.origin.as_deref().unwrap_or("-"))) }
+        td data-name="Cause" { (row.cause) }
+        td.number data-name="Failures" { (row.reconsume_times) }
+        td data-name="Since" { (moment(row.at_ms)) }
+        td.text data-name="Key" { (cell(&payload::text(key.as_deref(), show))) }
+        td.text data-name="Error" { @if show { (cell(row.error.as_deref().unwrap_or(""))) } }
     }
 }
 

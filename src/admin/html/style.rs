@@ -64,7 +64,12 @@ pre { background: var(--soft); padding: 1rem; overflow-x: auto; white-space: pre
 pre.hex { white-space: pre; overflow-wrap: normal; font-size: .85rem; }
 dialog { background: var(--paper); color: var(--ink); border: 1px solid var(--line); }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; } th, td { padding: .3rem; }
-  td.text, td:has(wbr) { min-width: 12rem; } }
+  td.text, td:has(wbr) { min-width: 12rem; }
+  form.list tr { display: grid; grid-template-columns: 2rem 1fr; border-bottom: 1px solid; }
+  form.list td { grid-column: 2; border: 0; text-align: left; }
+  form.list td.mark { grid-area: 1 / 1; } form.list th:not(.mark) { display: none; }
+  form.list [data-name]::before { content: attr(data-name) ': '; font-weight: 600; }
+  form.list time { display: inline; } }
 ";
 
 const SCRIPT: &str = include_str!("refresh.js");

@@ -110,11 +110,15 @@ fn row(group: &str, retry: &RetryView, show: bool) -> Markup {
         tr {
             td.mark { input type="checkbox" name="ids" value=(retry.id) aria-label=(label); }
             td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }
-            td { (breakable(retry.origin.as_deref().unwrap_or("-"))) }
-            td.number { @if let Some(level) = retry.level { (level) } @else { "exact" } }
-            td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
-            td { @if let Some(due) = retry.due_ms { (moment(due)) } }
-            td.text { @if show { (cell(retry.error.as_deref().unwrap_or(""))) } }
+            td data-name="Origin" { (breakable(retry.origin.as_deref().unwrap_or("-"))) }
+            td.number data-name="Level" {
+                @if let Some(level) = retry.level { (level) } @else { "exact" }
+            }
+            td.number data-name="Failures" {
+                (retry.reconsume_times) "/" (retry.max_reconsume_times)
+            }
+            td data-name="Due" { @if let Some(due) = retry.due_ms { (moment(due)) } }
+            td.text data-name="Error" { @if show { (cell(retry.error.as_deref().unwrap_or(""))) } }
         }
     }
 }

@@ -16,7 +16,7 @@ fn retries_that_look_alike_are_moved_together() {
     let kinds = || server.json("/api/v1/retries/fingerprints?group=shop");
     let found = kinds();
     let first = &found["items"][0];
-    assert_eq!((&first["retries"], &first["topic"]), (&3.into(), &"orders".into()), "{found}");
+    assert_eq!((&first["records"], &first["topic"]), (&3.into(), &"orders".into()), "{found}");
     assert_eq!(first["fingerprint"], "no stock of item #");
     assert_eq!((&first["key_shape"], &first["size"]), (&"a".into(), &"< 1 KiB".into()));
     assert_eq!((&first["hours"][23], &found["cut"]), (&3.into(), &false.into()), "{found}");
@@ -54,7 +54,7 @@ fn letters_of_other_keys_and_sizes_are_not_alike() {
         let found = server.json("/api/v1/dead-letters/fingerprints?group=shop");
         let each = found["items"].as_array().unwrap().iter();
         let mut kinds: Vec<String> = each
-            .map(|one| format!("{} {} {}", one["letters"], one["key_shape"], one["size"]))
+            .map(|one| format!("{} {} {}", one["records"], one["key_shape"], one["size"]))
             .collect();
         kinds.sort();
         kinds
