@@ -94,7 +94,7 @@ pub(super) async fn dead_letter(
     let mut letter = admin.operations.dead_letter(&group, number).await?.ok_or_else(missing)?;
     admin.options.mask.record(&mut letter);
     let show = admin.options.show_payloads;
-    let record = Some(payload::shown_record(&mut letter, show));
+    let record = Some(payload::shown_record(&mut letter, show, payload::is_ours));
     let letter = LetterView { record, ..payload::letter_row(letter, show) };
     Ok(json_answer(StatusCode::OK, &letter))
 }

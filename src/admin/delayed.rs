@@ -81,6 +81,6 @@ fn record_bytes(found: &RecordDetail<DelayedView>) -> usize {
 }
 
 fn shown(mut found: RecordDetail<DelayedView>, show: bool) -> DelayedView {
-    let record = payload::shown_record(&mut found, show);
+    let record = payload::shown_record(&mut found, show, |_| false);
     DelayedView { key: payload::shown(found.key, show), record, ..found.row }
 }

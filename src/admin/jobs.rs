@@ -16,12 +16,12 @@ use super::answer::{Refusal, json_answer};
 use super::operator_actions::{body, no_receiver, operator, patch_and_target};
 use super::page::BodyFields;
 use super::payload::mask::Mask;
-use super::state::Admin;
+use super::state::{Admin, Options};
 use crate::api::{
     JobChangeRequest, JobPlan, JobRequest, JobView, Page, PatchView, RecordStage, RedriveTerms,
     Selector,
 };
-use crate::engine::{Job, JobAction, JobChange, JobError, JobTerms, WATCHED_MAX};
+use crate::engine::{CountedLetters, Job, JobAction, JobChange, JobError, JobTerms, WATCHED_MAX};
 use crate::model::{GroupId, WallMs};
 
 /// Records in a second when the request names no rate.
@@ -29,6 +29,8 @@ pub(super) const RATE_DEFAULT: u32 = 100;
 const RATE_MAX: u32 = 1_000_000;
 /// Failures in a hundred outcomes when the request names no limit.
 const STOP_PERCENT_DEFAULT: u8 = 50;
+/// The text of a condition that came from a payload, where payloads are hidden.
+const HIDDEN: &str = "(hidden)";
 /// Redrives after which a letter is left, when the request names no limit.
 const REDRIVES_DEFAULT: u32 = 3;
 
@@ -60,7 +62,7 @@ pub(super) async fn start(
     asked: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let job = begin(&admin, caller, job_body(asked)?).await?;
-    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options.mask)))
+    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options)))
 }
 
 fn job_body(asked: Result<Json<Map<String, Value>>, JsonRejection>) -> Result<JobBody, Refusal> {
@@ -68,23 +70,46 @@ fn job_body(asked: Result<Json<Map<String, Value>>, JsonRejection>) -> Result<Jo
     Ok(JobBody { selector: fields.take()?, redrive: fields.take()?, request: fields.rest()? })
 }
 
-/// Starts a job for a caller. The letters are counted once more, and the job starts only if as many
-/// match as the caller expects.
+/// Starts a job for a caller. The letters are counted once more where the caller expects a number
+/// of them, or a member to receive them.
 pub(super) async fn begin(admin: &Admin, caller: Caller, body: JobBody) -> Result<Job, Refusal> {
     // A job is a bulk action, whatever its filter admits.
     let by = operator(caller, body.request.note.clone(), 2)?;
     let (anyway, expected) = (body.redrive.anyway, body.request.expected);
     let terms = body.terms(admin.operations.now_ms())?;
-    let plan = admin.operations.plan_job(terms.clone()).await?;
+    let needs_receiver = terms.action == JobAction::Redrive && !anyway;
+    let counted = if needs_receiver || expected.is_some() {
+        let plan = admin.operations.plan_job(terms.clone()).await?;
+        Some(judged(plan, (anyway, expected))?)
+    } else {
+        None
+    };
+    let started = admin.operations.start_job(terms, counted, by).await?;
+    started.map_err(|error| refusal(&error))
+}
+
+/// The letters of a plan; refused where no member receives them, or where they are not as many as
+/// expected.
+fn judged(
+    plan: JobPlan,
+    (anyway, expected): (bool, Option<u64>),
+) -> Result<CountedLetters, Refusal> {
     if plan.is_refused && !anyway {
         return Err(no_receiver(plan.receivers));
     }
-    if let Some(expected) = expected.filter(|expected| *expected != plan.matched) {
-        let says = format!("{expected} letters matched, and {} do now: plan again", plan.matched);
-        return Err(Refusal::new(StatusCode::CONFLICT, says));
+    let is_other = expected.is_some_and(|expected| expected != plan.matched);
+    match plan.unpatched_reason {
+        Some(reason) if is_other && plan.matched == 0 => Err(Refusal::bad(reason)),
+        _ if is_other => {
+            let (then, now) = (expected.unwrap_or_default(), plan.matched);
+            let says = format!("{then} letters matched, and {now} do now: plan again");
+            Err(Refusal::new(StatusCode::CONFLICT, says))
+        }
+        _ => {
+            let count = plan.matched + plan.looped + plan.unpatched;
+            Ok(CountedLetters { count, end: plan.end })
+        }
     }
-    let started = admin.operations.start_job(terms, plan.matched, by).await?;
-    started.map_err(|error| refusal(&error))
 }
 
 /// Counts the letters of a job and shows the first, as far as payloads may be shown.
@@ -107,7 +132,7 @@ pub(super) async fn list(
     let of_group =
         |job: &&Job| query.group.as_deref().is_none_or(|g| job.terms.group.as_str() == g);
     let jobs = jobs.iter().rev().filter(of_group);
-    let items = jobs.map(|job| job_view(job, &admin.options.mask)).collect();
+    let items = jobs.map(|job| job_view(job, &admin.options)).collect();
     Ok(json_answer(StatusCode::OK, &Page { items, next: None }))
 }
 
@@ -116,7 +141,7 @@ pub(super) async fn one(
     Path(id): Path<u64>,
 ) -> Result<Response, Refusal> {
     let job = known(&admin, id).await?;
-    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options.mask)))
+    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options)))
 }
 
 /// The job with this number.
@@ -133,7 +158,7 @@ pub(super) async fn change(
 ) -> Result<Response, Refusal> {
     let note = body(asked)?.0.note;
     let job = alter(&admin, caller, (id, &verb), note).await?;
-    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options.mask)))
+    Ok(json_answer(StatusCode::OK, &job_view(&job, &admin.options)))
 }
 
 /// Changes a job for a caller.
@@ -217,9 +242,17 @@ impl JobBody {
 }
 
 /// A job as an answer shows it.
-pub(super) fn job_view(job: &Job, mask: &Mask) -> JobView {
-    let terms = &job.terms;
+pub(super) fn job_view(job: &Job, options: &Options) -> JobView {
+    let (terms, mask) = (&job.terms, &options.mask);
     let mut selector = terms.selector.clone();
+    if !options.show_payloads {
+        let texts = [&mut selector.error, &mut selector.fingerprint, &mut selector.key_shape];
+        let bytes = [&mut selector.key, &mut selector.value];
+        let header = selector.header.as_mut().map(|header| &mut header.value);
+        for text in texts.into_iter().chain(bytes).chain(header).flatten() {
+            HIDDEN.clone_into(text);
+        }
+    }
     if let Some(header) = &mut selector.header
         && let Some(value) = &mut header.value
     {

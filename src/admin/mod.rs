@@ -34,6 +34,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 
 use crate::observe::Metrics;
 use crate::operations::Operations;
@@ -96,7 +97,13 @@ pub async fn serve(
 }
 
 fn router(operations: Operations, metrics: Metrics, options: Options) -> Router {
-    let admin = Arc::new(Admin { operations, metrics, options, sessions: Sessions::new() });
+    let admin = Arc::new(Admin {
+        operations,
+        metrics,
+        options,
+        sessions: Sessions::new(),
+        searching: Mutex::default(),
+    });
     probes::routes()
         .route("/", get(home))
         .route("/audit", get(html::audit))

@@ -93,7 +93,7 @@ pub(super) async fn dead_letters(
         after: asked.after,
     };
     let (group, names, count) = records.of(selector)?;
-    let by = operator(caller, asked.note, count)?;
+    let by = if asked.dry_run { Operator::default() } else { operator(caller, asked.note, count)? };
     let (patch, target) = patch_and_target(&terms, asked.set_value)?;
     let request = letter_request(&group, &verb, names, by)?.with_patch(patch, target)?;
     check_receivers(&admin, &request, terms.anyway).await?;
@@ -117,7 +117,7 @@ pub(super) async fn retries(
         after: asked.after,
     };
     let (group, names, count) = records.of(selector)?;
-    let by = operator(caller, asked.note, count)?;
+    let by = if asked.dry_run { Operator::default() } else { operator(caller, asked.note, count)? };
     let due = due_time(asked.delay_ms, asked.until_ms)?;
     let request = retry_request(&group, (&verb, due), names, by)?;
     operated(&admin, request).await

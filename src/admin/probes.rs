@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 
 use super::access::operator_tokens::Sessions;
 use super::answer::{Refusal, json_answer, not_allowed, text_answer};
@@ -34,6 +35,7 @@ pub async fn serve_probes(
         metrics,
         options: Options::default(),
         sessions: Sessions::new(),
+        searching: Mutex::default(),
     });
     let router =
         routes().fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(admin);

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use tokio::sync::Mutex;
+
 use super::access::operator_tokens::{OperatorTokens, Sessions};
 use super::payload::mask::Mask;
 use crate::observe::Metrics;
@@ -31,4 +33,6 @@ pub(super) struct Admin {
     pub(super) metrics: Metrics,
     pub(super) options: Options,
     pub(super) sessions: Sessions,
+    /// Locked by a search while it runs, so that one runs at a time.
+    pub(super) searching: Mutex<()>,
 }

@@ -68,8 +68,8 @@ pub struct JobView {
     pub failed: u64,
     /// Redriven records without an outcome.
     pub pending: usize,
-    /// Letters that the conditions admit, as counted before the start.
-    pub matched: u64,
+    /// Letters that the conditions admit, if they were counted before the start.
+    pub matched: Option<u64>,
     /// The offset of the next batch, and the end of the job.
     pub cursor: i64,
     pub end: i64,
@@ -100,6 +100,8 @@ pub struct PatchView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobPlan {
     pub matched: u64,
+    /// The offset behind the last letter that was looked at.
+    pub end: i64,
     /// Bytes of their keys, values and headers.
     pub bytes: u64,
     /// Letters that stay, because they were redriven too often.

@@ -199,7 +199,10 @@ impl Selector {
     pub fn of_pairs(
         pairs: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(Self, BTreeMap<String, String>), serde_json::Error> {
-        let given = pairs.into_iter().filter(|(_, text)| !text.trim().is_empty());
+        // Records without an error have an empty fingerprint.
+        let is_given =
+            |(name, text): &(String, String)| !text.trim().is_empty() || name == "fingerprint";
+        let given = pairs.into_iter().filter(is_given);
         let given = given.map(|(name, text)| (name, Value::String(text)));
         let mut rest = given.collect();
         let selector = fields_of(&mut rest)?;

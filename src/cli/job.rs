@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::bulk::{check_end, wait};
 use super::exit::CommandFailure;
-use super::output::show::{ReadArgs, moment};
+use super::output::show::{ReadArgs, known, moment};
 use super::output::table::defused;
 use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::pages::{List, Listing};
@@ -140,7 +140,8 @@ fn job_lines(job: &JobView, screen: &TerminalScreen) -> Vec<String> {
         format!("{acknowledged} acknowledged, {failed} failed again, {pending} without one yet");
     let terms = format!("{rate} a second, canary {canary}, stops above {stop_percent} % failures");
     out.extend([
-        line("changed", format!("{} of {}", job.changed, job.matched)),
+        line("changed", job.changed.to_string()),
+        line("matched", known(job.matched.as_ref())),
         line("left", job.left.to_string()),
         line("outcomes", outcomes),
         line("offset", format!("{} of {}", job.cursor, job.end)),

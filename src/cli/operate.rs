@@ -129,7 +129,7 @@ impl ActionArgs {
             let request = SelectedRequest { selector: &selector, terms: None, request: &body };
             let answer: ActionReport = self.reading.at.post(verb.path, &request)?;
             part.after = answer.next;
-            add(&mut sum, answer);
+            add(&mut sum, answer, (self.reading.format, &mut progress));
             progress.line(&format!("{} {}", sum.changed, verb.done));
             if part.after.is_none() {
                 break;
@@ -185,7 +185,8 @@ fn act(
         done += names.len();
         let body = verb.body(&ActionPart { names, ..part.clone() });
         let request = SelectedRequest { selector: &selector, terms, request: &body };
-        add(&mut sum, reading.at.post(verb.path, &request)?);
+        let answer = reading.at.post(verb.path, &request)?;
+        add(&mut sum, answer, (reading.format, &mut progress));
     }
     drop(progress);
     end(reading, (verb, &sum), out)
@@ -208,21 +209,25 @@ impl Verb {
     }
 }
 
-fn add(sum: &mut ActionReport, part: ActionReport) {
+/// Adds the answer to a request; a table tells at once which entries stay.
+fn add(sum: &mut ActionReport, part: ActionReport, (format, progress): (Format, &mut ProgressBar)) {
+    if format == Format::Table && !part.left.is_empty() {
+        progress.wipe();
+        part.left.iter().for_each(|left| complain(&format!("{}: {}", left.entry, left.why)));
+    }
     sum.changed += part.changed;
     sum.matched += part.matched;
     sum.left.extend(part.left);
     sum.samples.extend(part.samples);
 }
 
-/// Tells what changed, and which entries stay.
+/// Tells how many records changed.
 fn end(
     reading: &ReadArgs,
     (verb, sum): (Verb, &ActionReport),
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
     if reading.format == Format::Table {
-        sum.left.iter().for_each(|left| complain(&format!("{}: {}", left.entry, left.why)));
         writeln!(out, "{} {}, {} left as they were", sum.changed, verb.done, sum.left.len())?;
     } else {
         writeln!(out, "{}", json(sum, reading.format == Format::Json)?)?;

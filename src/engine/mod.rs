@@ -55,8 +55,8 @@ pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::Engine;
 pub use job::{
-    Job, JobAction, JobChange, JobError, JobStep, JobTerms, PatchError, RecordPatch,
-    RedriveOutcomes, SendTarget, WATCHED_MAX,
+    CountedLetters, Job, JobAction, JobChange, JobError, JobStep, JobTerms, PatchError,
+    RecordPatch, RedriveOutcomes, SendTarget, WATCHED_MAX,
 };
 pub use letters::dead_letter::{DeadLetter, Letters};
 pub use letters::final_log::ROUND as FINAL_ROUND;

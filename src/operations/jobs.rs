@@ -9,8 +9,9 @@ use tokio::sync::Notify;
 
 use crate::api::{JobPlan, JobState, PlanSample, RecordStage};
 use crate::engine::{
-    DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange, JobError, JobStep,
-    JobTerms, OPERATE_MAX, OperateRequest, Operator, PatchError, RedriveOutcomes, SendTarget,
+    CountedLetters, DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange,
+    JobError, JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, PatchError,
+    RedriveOutcomes, SendTarget,
 };
 use crate::model::{EntryId, MonoMs, WallMs};
 use crate::operations::actions::{self, sent_back};
@@ -386,6 +387,7 @@ impl Operations {
         let bounds = self.router.engine.dead_letter_bounds(&terms.group);
         let Some(bounds) = bounds else { return Ok(plan) };
         let (mut from, end) = (bounds.start, bounds.visible_end);
+        plan.end = end;
         while from < end {
             let found = selection(&self.router, &terms, (from, end), usize::MAX).await?;
             for one in &found.candidates {
@@ -412,13 +414,13 @@ impl Operations {
     pub async fn start_job(
         &self,
         terms: JobTerms,
-        matched: u64,
+        counted: Option<CountedLetters>,
         by: Operator,
     ) -> Result<Result<Job, JobError>, Unavailable> {
         if let Some(refusal) = self.target_refusal(&terms).await {
             return Ok(Err(JobError::Target(refusal)));
         }
-        let started = self.router.engine.start_job(terms, matched, by).await;
+        let started = self.router.engine.start_job(terms, counted, by).await;
         self.jobs_changed(started)
     }
 

@@ -29,9 +29,12 @@ const OPEN: [&str; 10] = [
 const SESSION_PATHS: [&str; 2] = ["/login", "/logout"];
 
 /// The header in which a caller without a token claims a name, percent-encoded.
-pub(in crate::admin) const OPERATOR_HEADER: &str = "x-reprise-operator";
+const OPERATOR_HEADER: &str = "x-reprise-operator";
 /// The cookie in which a browser claims a name, percent-encoded.
 const OPERATOR_COOKIE: &str = "reprise_operator";
+/// The cookie that forgets a claimed name.
+pub(in crate::admin) const NO_NAME: &str = "reprise_operator=; HttpOnly; SameSite=Strict; Path=/; \
+    Max-Age=0";
 /// Characters of a claimed name.
 const NAME_MAX: usize = 64;
 
@@ -56,18 +59,22 @@ impl Caller {
         let address = peer.map(|peer| peer.ip().to_canonical());
         let is_proxy = address.is_some_and(|peer| options.trusted_proxies.contains(&peer));
         let identity = options.identity_header.as_deref().filter(|_| is_proxy);
-        let person = identity.and_then(|header| legal_name(headers.get(header)?.to_str().ok()?));
+        let peer = address.map(|peer| peer.to_string()).unwrap_or_default();
+        let told = identity.map(|header| headers.get_all(header).iter().collect::<Vec<_>>());
+        if let Some(told) = told.filter(|told| !told.is_empty()) {
+            // A caller may have added a name of its own, so several names count for nothing.
+            let person = match told.as_slice() {
+                [one] => one.to_str().ok().and_then(legal_name),
+                _ => None,
+            };
+            return Self { name: person.unwrap_or_default(), is_claimed: false, peer };
+        }
         let token = login.map(|login| login.token.name.clone());
         let claimed = || {
             let header = headers.get(OPERATOR_HEADER).and_then(|value| value.to_str().ok());
             legal_name(&decoded(header.or_else(|| cookie(headers, OPERATOR_COOKIE))?)?)
         };
-        let known = person.or(token);
-        Self {
-            is_claimed: known.is_none(),
-            name: known.or_else(claimed).unwrap_or_default(),
-            peer: address.map(|peer| peer.to_string()).unwrap_or_default(),
-        }
+        Self { is_claimed: token.is_none(), name: token.or_else(claimed).unwrap_or_default(), peer }
     }
 
     /// The caller under the name of a form; `None`: the form names nobody.
@@ -292,6 +299,7 @@ mod tests {
         let cookie = ("cookie", "a=b; reprise_operator=lee");
         for (sent, peer, login, name, is_claimed) in [
             (&[person, claim][..], PROXY, Some(login), "ada", false),
+            (&[("x-forwarded-user", ""), claim], PROXY, Some(login), "", false),
             (&[person, claim], NEAR, Some(login), "kim", false),
             (&[person, claim, cookie], NEAR, None, "Zoë", true),
             (&[cookie], NEAR, None, "lee", true),
@@ -301,6 +309,10 @@ mod tests {
         ] {
             assert_eq!(named(sent, peer, login), (name.to_owned(), is_claimed), "{sent:?} {peer}");
         }
+        let mut several = headers(&[person]);
+        several.append("x-forwarded-user", "mallory".parse().unwrap());
+        let caller = Caller::new(&options, &several, (None, Some(PROXY.parse().unwrap())));
+        assert_eq!(caller.name, "", "one of two names is the caller's own");
         let nobody = Caller::new(&options, &HeaderMap::new(), (None, None));
         assert!(
             nobody.clone().named(" ").is_none() && nobody.clone().operator("x".into()).is_err()

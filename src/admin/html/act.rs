@@ -76,17 +76,6 @@ impl ActFields {
         Ok(fields)
     }
 
-    /// The parameters of the button that takes the action back; `None`: no button does.
-    fn undo(&self) -> Option<String> {
-        let undo = match self.verb.as_str() {
-            "discard" => "restore",
-            "restore" => "discard",
-            _ => return None,
-        };
-        let offsets: Vec<&str> = self.offsets.split_whitespace().collect();
-        Some(format!("&undo={undo}&of={}", offsets.join("+")))
-    }
-
     /// The time that a delay sets.
     fn due(&self) -> Result<Option<DueTime>, Refusal> {
         if self.verb != "delay" {
@@ -116,14 +105,28 @@ pub(in crate::admin) async fn act(
             Err(fields) => return Ok(name_form(&format!("{path}/act"), &fields)),
         };
         let (cookie, fields) = (caller.cookie(), ActFields::new(fields)?);
-        let undo = fields.undo();
+        let (verb, named) = (fields.verb.clone(), numbers(&fields.offsets)?);
         let report = run(&admin, &group, caller, fields).await?;
-        let undo = undo.filter(|_| report.changed > 0).unwrap_or_default();
+        let undo = undo(&verb, named, &report).unwrap_or_default();
         let said = percent_encoded(&sentence(&report));
         let to = [(header::LOCATION, format!("{path}?said={said}{undo}"))];
         Ok(with_cookie((StatusCode::SEE_OTHER, to).into_response(), cookie))
     };
     done.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
+}
+
+/// The parameters of the button that takes an action back, for the letters that it changed; `None`:
+/// no button does.
+fn undo(verb: &str, named: Vec<i64>, report: &ActionReport) -> Option<String> {
+    let undo = match verb {
+        "discard" => "restore",
+        "restore" => "discard",
+        _ => return None,
+    };
+    let is_changed = |offset: &i64| report.left.iter().all(|left| left.entry != *offset);
+    let changed: Vec<String> =
+        named.into_iter().filter(is_changed).map(|offset| offset.to_string()).collect();
+    (!changed.is_empty()).then(|| format!("&undo={undo}&of={}", changed.join("+")))
 }
 
 async fn run(

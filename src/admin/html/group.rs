@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::jobs::anyway_field;
 use super::kinds::{KindOf, KindView};
-use super::{ActionNotice, consumers, group_path, notice, page, refused, states};
+use super::{ActionNotice, consumers, group_path, notice, page, refused, state_path, states};
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
 use crate::api::IDLE_BREAKER;
@@ -42,14 +42,16 @@ async fn content(admin: &Admin, id: &str, outcome: &ActionNotice) -> Result<Mark
         h1 { (id) }
         (notice(outcome, Some(id)))
         p {
-            @for (state, count) in states(&group.states) { span.chip { (count) " " (state) } " " }
+            @for (state, count) in states(&group.states) {
+                a.chip href=(state_path(id, state)) { (count) " " (state) } " "
+            }
             span.chip { (group.dead_letters) " dead letters" } " "
             @if !IDLE_BREAKER.contains(&group.breaker.as_str()) {
                 span.chip { "breaker: " (group.breaker) }
             }
         }
         h2 { "Dead letters by cause" }
-        @if kinds.items.is_empty() {
+        @if group.dead_letters == 0 {
             p.empty { "This group has no dead letters." }
         } @else {
             (letters.sections(id, &kinds))

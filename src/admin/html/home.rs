@@ -11,7 +11,7 @@ use super::cut::cell;
 use super::kinds::{COUNTING, KindOf, KindView};
 use super::letters::list_path;
 use super::table::{breakable, moment, scroll_table};
-use super::{group_path, page, refused, search, states};
+use super::{group_path, page, refused, search, state_path, states};
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
 use crate::api::{Fingerprint, GroupView, IDLE_BREAKER, Overview, Readiness, Selector, named};
@@ -137,14 +137,15 @@ fn table(groups: &[GroupView]) -> Markup {
                         }
                         td {
                             @for (state, count) in states(&group.states) {
-                                a.chip href={ (group_path(&group.group)) "/waiting" } {
+                                a.chip href=(state_path(&group.group, state)) {
                                     (count) " " (state)
                                 } " "
                             }
                             @if !IDLE_BREAKER.contains(&group.breaker.as_str()) {
                                 span.chip { "breaker " (group.breaker) } " "
                             }
-                            @if live(group) == 0 && group.states.due > 0 {
+                            @let is_alone = live(group) == 0 && group.elsewhere.is_none();
+                            @if is_alone && group.states.due > 0 {
                                 span.alarm { "due, and nobody is connected" }
                             }
                         }

@@ -13,8 +13,8 @@ use maud::{Markup, html};
 use super::cut::cell;
 use super::table::{breakable, moment, scroll_table};
 use super::{
-    ActionNotice, back_to, form, group_path, letter_path, name_form, notice, page, refused,
-    still_page, with_cookie, with_name,
+    ActionNotice, OPERATOR_FIELD, back_to, form, group_path, letter_path, name_form, notice, page,
+    refused, still_page, with_cookie, with_name,
 };
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
@@ -39,8 +39,7 @@ pub(in crate::admin) async fn jobs(
 ) -> Response {
     match admin.operations.jobs(None).await {
         Ok(jobs) => {
-            let jobs: Vec<JobView> =
-                jobs.iter().map(|job| job_view(job, &admin.options.mask)).collect();
+            let jobs: Vec<JobView> = jobs.iter().map(|job| job_view(job, &admin.options)).collect();
             page("Jobs", &content(&jobs, &outcome))
         }
         Err(error) => refused(&error.into()),
@@ -60,7 +59,7 @@ pub(in crate::admin) async fn job(
             group.advise();
             std::mem::take(&mut group.advice)
         });
-        let view = job_view(&job, &admin.options.mask);
+        let view = job_view(&job, &admin.options);
         Ok::<_, Refusal>(job_content(&view, &advice.unwrap_or_default(), &outcome))
     };
     match content.await {
@@ -79,16 +78,18 @@ pub(in crate::admin) async fn start(
     let path = format!("{}/jobs", group_path(&group));
     let done = async {
         let fields = form(fields)?;
+        let unnamed = fields.iter().filter(|(name, _)| name != OPERATOR_FIELD).cloned().collect();
+        let body = job_body(&admin, group, unnamed).await?;
+        // A plan changes nothing, so it needs no name.
+        if body.request.expected.is_none() {
+            let plan = planned(&admin, body.clone()).await?;
+            return Ok(still_page("Plan", &plan_content(&path, &fields, (&plan, &body), None)));
+        }
         let (caller, fields) = match with_name(caller, fields) {
             Ok(named) => named,
             Err(fields) => return Ok(name_form(&path, &fields)),
         };
         let cookie = caller.cookie();
-        let body = job_body(&admin, group, fields.clone()).await?;
-        if body.request.expected.is_none() {
-            let plan = planned(&admin, body.clone()).await?;
-            return Ok(still_page("Plan", &plan_content(&path, &fields, (&plan, &body), None)));
-        }
         match begin(&admin, caller, body.clone()).await {
             Ok(job) => Ok(with_cookie(
                 back_to(&job_path(job.id), &format!("Job {} has started.", job.id)),
@@ -101,7 +102,7 @@ pub(in crate::admin) async fn start(
                 let content = plan_content(&path, &fields, plan, Some(refusal.says()));
                 let mut page = still_page("Plan", &content);
                 *page.status_mut() = StatusCode::CONFLICT;
-                Ok(page)
+                Ok(with_cookie(page, cookie))
             }
             Err(refusal) => Err(refusal),
         }
@@ -268,13 +269,18 @@ fn heading(job: &JobView) -> Markup {
     }
 }
 
-/// The letters that a job has been through, of those that matched before the start.
+/// The letters that a job has been through, of those that were counted before the start.
 fn progress(job: &JobView) -> Markup {
     let done = job.changed.saturating_add(job.left);
-    let label = format!("{done} of {} letters", job.matched);
+    let label = match job.matched {
+        Some(matched) => format!("{done} of {matched} letters"),
+        None => format!("{done} letters"),
+    };
     html! {
         p {
-            progress value=(done) max=(job.matched.max(1)) aria-label=(label) {}
+            @if let Some(matched) = job.matched {
+                progress value=(done) max=(matched.max(1)) aria-label=(label) {}
+            }
             " " (label) ": " (job.changed) " changed, " (job.left) " left, " (job.acknowledged)
             " acknowledged, " (job.failed) " failed again."
         }
@@ -336,7 +342,7 @@ fn plan_content(
         h1 { "Plan: " (word) " " (plan.matched) }
         @if let Some(trouble) = trouble { p.alarm role="alert" { (trouble) } }
         p {
-            @if plan.matched == 0 { "No letter matches." }
+            @if plan.matched + plan.looped + plan.unpatched == 0 { "No letter matches." }
             @else { (plan.matched) " letters match. Nothing is changed yet." }
             @if plan.looped > 0 { " " (plan.looped) " stay: they were redriven too often." }
             @if plan.unpatched > 0 {
@@ -347,7 +353,7 @@ fn plan_content(
         @if is_to_group && plan.matched > 0 {
             p { (plan.receivers) ". Each record has up to " (plan.max_reconsume_times) " retries." }
         }
-        @if !plan.samples.is_empty() { (sample_table(group, &plan.samples)) }
+        @if !plan.samples.is_empty() { (sample_table(group, &plan.samples, &body.redrive)) }
         @if plan.matched > 0 {
             form method="post" action=(path) {
                 @for (name, text) in kept { input type="hidden" name=(name) value=(text); }
@@ -375,8 +381,15 @@ fn plan_content(
     }
 }
 
-/// The first letters of a plan: the record as it is now, and as the patch makes it.
-fn sample_table(group: &str, samples: &[PlanSample]) -> Markup {
+/// The first letters of a plan, with the value that the patch makes.
+fn sample_table(group: &str, samples: &[PlanSample], redrive: &RedriveTerms) -> Markup {
+    let same = match redrive {
+        RedriveTerms { merge: Some(_), .. } => "a value that is not shown",
+        RedriveTerms { set_headers, .. } if !set_headers.is_empty() => {
+            "the same with other headers"
+        }
+        _ => "as it is",
+    };
     html! {
         (scroll_table("The first letters", &html! {
             thead { tr {
@@ -392,7 +405,7 @@ fn sample_table(group: &str, samples: &[PlanSample]) -> Markup {
                         td { (breakable(sample.origin.as_deref().unwrap_or("-"))) }
                         td.text { (cell(sample.error.as_deref().unwrap_or_default())) }
                         td.number { (sample.redrives) }
-                        td.text { (cell(sample.value.as_deref().unwrap_or("as it is"))) }
+                        td.text { (cell(sample.value.as_deref().unwrap_or(same))) }
                     }
                 }
             }

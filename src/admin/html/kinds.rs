@@ -59,17 +59,18 @@ impl KindView {
     /// The error and the mark of a kind that is new.
     fn error(self, kind: &Fingerprint) -> Markup {
         let error = kind.key.error.as_deref().unwrap_or_default();
-        let is_new = kind.first_ms.is_some_and(|first| self.now_ms.saturating_sub(first) < NEW_MS);
+        let is_new = self.of == KindOf::Letters
+            && kind.first_ms.is_some_and(|first| self.now_ms.saturating_sub(first) < NEW_MS);
         html! {
             @if self.show { (error) " " }
             @if is_new { span.chip { "new" } }
         }
     }
 
-    /// The count, which leads to its records.
+    /// The count. It leads to its letters where the list may tell them apart, or to one retry.
     fn count(self, group: &str, kind: &Fingerprint) -> Markup {
         let path = match self.of {
-            KindOf::Letters => Some(list_path(group, &alike(&kind.key, self.show), None)),
+            KindOf::Letters => self.show.then(|| list_path(group, &alike(&kind.key), None)),
             KindOf::Retries => kind.example.map(|example| self.of.example(group, example)),
         };
         html! { a href=[path] { (kind.records) } }

@@ -30,13 +30,12 @@ const FIELDS: [(&str, &str); 5] = [
 const STATES: [RecordStage; 3] = [RecordStage::Dead, RecordStage::Discarded, RecordStage::Redriven];
 
 /// The conditions on letters that are counted together.
-pub(super) fn alike(key: &FingerprintKey, show: bool) -> Selector {
-    let shown = |text: &Option<String>| text.clone().filter(|_| show);
+pub(super) fn alike(key: &FingerprintKey) -> Selector {
     Selector {
         topic: Some(key.topic.clone()).filter(|topic| !topic.is_empty()),
         cause: Some(key.cause.clone()),
-        fingerprint: shown(&key.error),
-        key_shape: shown(&key.key_shape),
+        fingerprint: key.error.clone(),
+        key_shape: key.key_shape.clone(),
         size: Some(key.size.clone()),
         ..Selector::default()
     }

@@ -7,12 +7,12 @@ use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{page, refused};
-use crate::admin::access::caller_guard::Caller;
+use crate::admin::access::caller_guard::{Caller, NO_NAME};
 use crate::admin::answer::Refusal;
 use crate::admin::state::Admin;
 
@@ -27,13 +27,16 @@ pub(in crate::admin) struct LoginFields {
 
 /// The form, or the name of the operator who has logged in.
 pub(in crate::admin) async fn login(Extension(caller): Extension<Caller>) -> Response {
-    if caller.name.is_empty() || caller.is_claimed {
+    if caller.name.is_empty() {
         return page("Log in", &form(None));
     }
     let content = html! {
         h1 { "Logged in" }
         p { "You are " strong { (caller.name) } "." }
-        form method="post" action="/logout" { button { "Log out" } }
+        form method="post" action="/logout" {
+            button { @if caller.is_claimed { "Forget the name" } @else { "Log out" } }
+        }
+        @if caller.is_claimed { (form(None)) }
     };
     page("Logged in", &content)
 }
@@ -67,9 +70,10 @@ pub(in crate::admin) async fn log_out(
     State(admin): State<Arc<Admin>>,
     headers: HeaderMap,
 ) -> Response {
-    let cookie = admin.sessions.close(&headers);
-    let to = [(header::LOCATION, "/login".to_owned()), (header::SET_COOKIE, cookie)];
-    (StatusCode::SEE_OTHER, to).into_response()
+    let cookies = [admin.sessions.close(&headers), NO_NAME.to_owned()];
+    let cookies = cookies.map(|cookie| (header::SET_COOKIE, cookie));
+    let to = [(header::LOCATION, "/login")];
+    (StatusCode::SEE_OTHER, to, AppendHeaders(cookies)).into_response()
 }
 
 fn form(wrong: Option<&str>) -> Markup {

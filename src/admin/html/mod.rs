@@ -136,27 +136,46 @@ fn query<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Refusal> {
 pub(super) struct ActionNotice {
     said: Option<String>,
     /// The verb that takes the action back, and the offsets of its letters.
-    undo: Option<String>,
+    undo: Option<UndoVerb>,
     of: Option<String>,
+}
+
+/// A verb that takes another one back.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum UndoVerb {
+    Restore,
+    Discard,
 }
 
 /// The sentence of the action that led here, and the button that takes it back.
 fn notice(outcome: &ActionNotice, group: Option<&str>) -> Markup {
-    let undo = outcome.undo.as_deref().zip(outcome.of.as_deref()).zip(group);
+    let undo = outcome.undo.map(|verb| match verb {
+        UndoVerb::Restore => ("restore", "restore"),
+        UndoVerb::Discard => ("discard", "discard again"),
+    });
+    let offsets = outcome.of.as_deref().filter(|of| of.split_whitespace().all(is_number));
+    let undo = undo.zip(offsets).zip(group);
     html! {
         @if let Some(said) = &outcome.said {
             div.said role="status" {
                 (said)
-                @if let Some(((verb, offsets), group)) = undo {
+                @if let Some((((verb, says), offsets), group)) = undo {
                     form method="post" action={ (group_path(group)) "/act" } {
                         input type="hidden" name="offsets" value=(offsets);
                         input type="hidden" name="note" value="undone";
-                        button name="verb" value=(verb) { "Undo" }
+                        button name="verb" value=(verb) {
+                            "Undo: " (says) " " (offsets.split_whitespace().count())
+                        }
                     }
                 }
             }
         }
     }
+}
+
+fn is_number(text: &str) -> bool {
+    text.parse::<i64>().is_ok()
 }
 
 /// The field in which a form names its operator.
@@ -178,7 +197,8 @@ fn with_name(caller: Caller, fields: FormFields) -> Result<(Caller, FormFields),
 fn name_form(path: &str, fields: &[(String, String)]) -> Response {
     let content = html! {
         h1 { "Who are you?" }
-        p { "The audit log names who acts. This browser keeps the name for 12 hours." }
+        p { "The audit log names who acts. This browser keeps the name for 12 hours; "
+            code { "/login" } " forgets it." }
         form method="post" action=(path) {
             @for (name, text) in fields { input type="hidden" name=(name) value=(text); }
             label { "Your name " input name=(OPERATOR_FIELD) required maxlength="64" autofocus; }
@@ -205,6 +225,11 @@ fn back_to(path: &str, sentence: &str) -> Response {
 /// The address of a group's page.
 fn group_path(group: &str) -> String {
     format!("/groups/{}", percent_encoded(group))
+}
+
+/// The address of a group's retries in a state.
+fn state_path(group: &str, state: &str) -> String {
+    format!("{}/waiting?state={state}", group_path(group))
 }
 
 /// The address of a dead letter's page.

@@ -178,7 +178,7 @@ document.addEventListener("keydown", (event) => {
 
 addMarks();
 showAges();
-// The page of a record stays as it is: its attempts are read from the whole log.
+// A page that is expensive to render, or that has a form, stays as it is.
 if (main.dataset.still === undefined) {
   live.textContent = "live";
   setTimeout(run, EVERY_MS);

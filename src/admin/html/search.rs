@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -16,9 +17,10 @@ use crate::admin::payload::text;
 use crate::admin::state::Admin;
 use crate::api::Selector;
 
-/// Records that a search shows, and groups that it looks at.
+/// Records that a search shows, and groups and records that it looks at.
 const FOUND_MAX: usize = 50;
 const GROUPS_MAX: usize = 50;
+const LOOKED_AT_MAX: usize = 40_000;
 
 /// The text that is looked for.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,12 +51,18 @@ struct SearchOutcome {
 
 pub(in crate::admin) async fn search(
     State(admin): State<Arc<Admin>>,
+    headers: HeaderMap,
     asked: Result<Query<SearchQuery>, QueryRejection>,
 ) -> Response {
     let content = async {
         let SearchQuery { q } = query(asked)?;
+        if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") && !q.is_empty() {
+            let says = "a page from elsewhere starts no search";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, says));
+        }
+        let _turn = admin.searching.lock().await;
         let outcome = find(&admin, q.trim()).await?;
-        Ok::<_, Refusal>(content(q.trim(), &outcome))
+        Ok(content(q.trim(), &outcome))
     };
     match content.await {
         Ok(content) => still_page("Search", &content),
@@ -99,9 +107,11 @@ async fn find(admin: &Admin, text: &str) -> Result<SearchOutcome, Refusal> {
     outcome.is_cut = groups.len() > GROUPS_MAX;
     let conditions = conditions(admin, text)?;
     for group in groups.iter().take(GROUPS_MAX) {
-        for selector in &conditions {
-            look(admin, group, selector, &mut outcome).await?;
-            if outcome.hits.len() >= FOUND_MAX {
+        for (at, selector) in conditions.iter().enumerate() {
+            let looked_at = look(admin, group, selector, &mut outcome).await?;
+            // Each condition looks at the same records.
+            outcome.looked_at += if at == 0 { looked_at } else { 0 };
+            if outcome.hits.len() >= FOUND_MAX || outcome.looked_at >= LOOKED_AT_MAX {
                 return Ok(SearchOutcome { is_cut: true, ..outcome });
             }
         }
@@ -109,17 +119,17 @@ async fn find(admin: &Admin, text: &str) -> Result<SearchOutcome, Refusal> {
     Ok(outcome)
 }
 
-/// Adds the records of a group that a selector admits, once each.
+/// Adds the records of a group that a selector admits, once each. Returns how many were looked at.
 async fn look(
     admin: &Admin,
     group: &str,
     selector: &Selector,
     outcome: &mut SearchOutcome,
-) -> Result<(), Refusal> {
+) -> Result<usize, Refusal> {
     let show = admin.options.show_payloads;
     let letters = admin.operations.dead_letters(group, selector, None, FOUND_MAX).await?;
     let retries = admin.operations.retries(group, selector, None, FOUND_MAX).await?;
-    outcome.looked_at += letters.looked_at + retries.looked_at;
+    let looked_at = letters.looked_at + retries.looked_at;
     outcome.is_cut |= letters.next.is_some() || retries.next.is_some();
     let letters = letters.items.into_iter().map(|mut found| {
         admin.options.mask.record(&mut found);
@@ -145,7 +155,7 @@ async fn look(
             outcome.hits.push(hit);
         }
     }
-    Ok(())
+    Ok(looked_at)
 }
 
 fn content(asked: &str, outcome: &SearchOutcome) -> Markup {

@@ -48,7 +48,7 @@ td .spark { width: 4.5rem; } td time { display: block; }
 .said { border-left: .3rem solid var(--link); padding: .4rem .8rem; background: var(--soft); }
 .empty { background: var(--soft); padding: 1rem; border-radius: .5rem; }
 form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .5rem 0; }
-form.row { width: auto; flex-wrap: nowrap; } form.list { display: block; }
+form.list { display: block; }
 button, input, select { font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: .3rem; padding: .3rem .7rem; min-height: 2rem; }
 textarea { font: inherit; font-family: monospace; color: inherit; background: var(--soft);

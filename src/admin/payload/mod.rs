@@ -40,11 +40,15 @@ pub(super) fn letter_row(found: RecordDetail<LetterView>, show: bool) -> LetterV
     if show { row } else { LetterView { error: None, key_shape: None, ..row } }
 }
 
-/// Value and headers of a record.
-pub(super) fn shown_record<T>(found: &mut RecordDetail<T>, show: bool) -> RecordContent {
+/// Value and headers of a record; `is_open` tells the headers that are shown in any case.
+pub(super) fn shown_record<T>(
+    found: &mut RecordDetail<T>,
+    show: bool,
+    is_open: impl Fn(&str) -> bool,
+) -> RecordContent {
     let is_value_shown = show && found.concealment != Concealment::Whole;
     let headers = std::mem::take(&mut found.headers).into_iter().map(|(key, value)| {
-        let value = shown(value, show || is_ours(&key));
+        let value = shown(value, show || is_open(&key));
         ShownHeader { key, value }
     });
     RecordContent { headers: headers.collect(), value: shown(found.value.take(), is_value_shown) }
@@ -102,7 +106,7 @@ mod tests {
         };
         let json = |show| {
             let mut letter = letter.clone();
-            let record = Some(shown_record(&mut letter, show));
+            let record = Some(shown_record(&mut letter, show, is_ours));
             let letter = LetterView { record, ..letter_row(letter, show) };
             serde_json::to_string(&letter).unwrap()
         };

@@ -162,7 +162,7 @@ impl Listing {
             notes.push(cut_note(items.len(), total, self.sort.is_some()));
         }
         if rest > 0 {
-            notes.push(format!("{rest} letters of further kinds are not listed"));
+            notes.push(format!("{rest} records of further kinds are not listed"));
         }
         Ok(ListAnswer { items, notes, fleet })
     }

@@ -6,14 +6,14 @@ use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::job::{Job, JobChange, JobTerms, RedriveOutcomes};
+use crate::engine::job::{CountedLetters, Job, JobChange, JobTerms, RedriveOutcomes};
 use crate::engine::operator::Operator;
 use crate::journal::NewEntry;
 
 /// Asks for a new job.
 struct StartJob {
     terms: JobTerms,
-    matched: u64,
+    counted: Option<CountedLetters>,
     by: Operator,
 }
 
@@ -34,15 +34,15 @@ struct AddOutcomes {
 struct ListJobs;
 
 impl Engine {
-    /// Starts a job on the dead letters that a group has now; `matched`: those that the filter
-    /// admits. Durable on return.
+    /// Starts a job on the dead letters that a group has now, or on those that were counted.
+    /// Durable on return.
     pub async fn start_job(
         &self,
         terms: JobTerms,
-        matched: u64,
+        counted: Option<CountedLetters>,
         by: Operator,
     ) -> Result<Job, EngineError> {
-        self.call(StartJob { terms, matched, by }).await
+        self.call(StartJob { terms, counted, by }).await
     }
 
     /// Pauses, resumes or cancels a job. Durable on return.
@@ -74,13 +74,14 @@ impl Request for StartJob {
     type Answer = Job;
 
     fn run(self, driver: &mut Driver) -> Result<Job, EngineError> {
-        let Self { terms, matched, by } = self;
+        let Self { terms, counted, by } = self;
         driver.may_decide()?;
         driver.journal.admits()?;
         let id = driver.jobs.next(&terms.group)?;
         let letters = driver.render.dead_letters(&driver.journal, &terms.group);
         let (cursor, end) =
             letters.map_or((0, 0), |(_, bounds)| (bounds.start, bounds.visible_end));
+        let end = counted.map_or(end, |counted| counted.end.min(end));
         let job = Job {
             id,
             terms,
@@ -88,7 +89,7 @@ impl Request for StartJob {
             started: driver.clock.now().wall,
             ended: None,
             state: if cursor < end { JobState::Running } else { JobState::Done },
-            matched,
+            matched: counted.map(|counted| counted.count),
             cursor,
             end,
             changed: 0,

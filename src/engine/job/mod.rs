@@ -27,7 +27,7 @@ use crate::model::{EntryId, GroupId, TopicName, WallMs};
 pub use patch::{PatchError, RecordPatch};
 
 /// The version byte of a stored job, and of the list of them.
-const VERSION: u8 = 6;
+const VERSION: u8 = 7;
 /// The key of the list of jobs. The key of a job has eight bytes.
 const LIST_KEY: &[u8] = b"jobs";
 /// Most jobs that are remembered.
@@ -98,6 +98,14 @@ pub struct JobTerms {
     pub redrives_max: u32,
 }
 
+/// Letters that a plan has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedLetters {
+    pub count: u64,
+    /// The offset behind the last one.
+    pub end: i64,
+}
+
 /// A job and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
@@ -107,8 +115,8 @@ pub struct Job {
     pub started: WallMs,
     pub ended: Option<WallMs>,
     pub state: JobState,
-    /// Letters that the filter admits, as counted before the start.
-    pub matched: u64,
+    /// Letters that the filter admits, if they were counted before the start.
+    pub matched: Option<u64>,
     /// The offset in the dead-letter topic at which the next batch begins.
     pub cursor: i64,
     /// One past the last letter at the start; later letters are not part of the job.

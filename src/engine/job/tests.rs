@@ -26,7 +26,7 @@ fn job(canary: u32) -> Job {
         started: WallMs(5),
         ended: None,
         state: JobState::Running,
-        matched: 9,
+        matched: Some(9),
         cursor: 2,
         end: 400,
         changed: 0,
@@ -51,9 +51,9 @@ fn the_layout_of_a_job_is_fixed() {
     let mut job = Job { watched: ids(3..5), left: 2, changed: 300, ..job(5) };
     job.terms.selector.key_shape = Some("a-#".into());
     let stored = entry(&job.id.to_be_bytes(), &job);
-    let expected = b"\x06\x07\x04shop\x00\x00\x01\x06orders\x00\x00\x00\x00\x01\x03a-#\
+    let expected = b"\x07\x07\x04shop\x00\x00\x01\x06orders\x00\x00\x00\x00\x01\x03a-#\
         \x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x03try\x00\x00\x01\x64\x05\x32\x03\x03kim\x01\x08\
-        10.0.0.7\x05INC-1\x0a\x00\x00\x09\x04\xa0\x06\xac\x02\x02\x00\x00\x02\x03\x04";
+        10.0.0.7\x05INC-1\x0a\x00\x00\x01\x09\x04\xa0\x06\xac\x02\x02\x00\x00\x02\x03\x04";
     assert_eq!(stored.head()[..], expected[..], "the format has changed: give it a new version");
     assert_eq!(parse::<Job>(expected), Some(job));
     for bad in [&b""[..], b"\x02", &expected[..9], &[&expected[..], b"\0"].concat()] {

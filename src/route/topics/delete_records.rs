@@ -102,7 +102,7 @@ async fn delete_letters(
         name: conn.client().to_string(),
         peer: conn.host(),
         note: "DeleteRecords".to_owned(),
-        ..Operator::default()
+        is_claimed: true,
     };
     let deleted = router.engine.delete_letters(topic, up_to, by).await;
     deleted.map(|(start, _)| (start, 0)).map_err(|error| code::of_engine(&error))

@@ -268,6 +268,48 @@ fn the_commands_print_data_on_stdout_in_each_format() {
 }
 
 #[test]
+fn delayed_records_are_listed_hidden_and_cancelled_by_commands() {
+    let yaml = "topics: {list: [{name: later, produce_delay: true}]}\nadmin: {payloads: hide}";
+    let server = Server::with(yaml);
+    let mut client = server.client();
+    for value in ["a", "b"] {
+        let record =
+            Rec::new(value).header("UNIQ_KEY", "secret").header("x-deliver-after-ms", "3600000");
+        client.put("later", 0, &[record]);
+    }
+    let page = server.json("/api/v1/delayed?topic=later&limit=1");
+    let shown = page["items"][0].to_string();
+    assert!(!shown.contains("secret") && shown.contains("{\"bytes\":6}"), "{shown}");
+    let id = page["items"][0]["id"].as_str().unwrap().to_owned();
+    let after = page["next"].as_str().unwrap();
+    assert_eq!(count(&server, &format!("/api/v1/delayed?after={after}")), 1);
+    let listed = server.reprise(&["delayed", "list", "--topic", "later"]);
+    assert!(text(&listed.stdout).contains(&id), "{listed:?}");
+    assert_eq!(server.reprise(&["delayed", "cancel", &id]).status.code(), Some(0));
+    assert_eq!(server.reprise(&["delayed", "cancel", &id]).status.code(), Some(3));
+}
+
+#[test]
+fn a_proxy_names_the_person_of_an_act() {
+    let proxy = "admin: {identity_header: X-Forwarded-User, trusted_proxies: 127.0.0.1}";
+    let server = Server::with(proxy);
+    let (at, import) = (server.admin(), "/api/v1/dead-letters/import");
+    let body = r#"{"source":"there","entries":[]}"#;
+    assert_eq!(post(at, import, "X-Forwarded-User: ada\r\n", body).0, 200);
+    let two = "X-Forwarded-User: ceo\r\nX-Forwarded-User: mallory\r\n";
+    assert_eq!(post(at, import, two, body).0, 400, "one of them is the caller's own");
+    let run = |set: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+        let output = command.args(["check", "--set", set]).output().unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    for bad in ["admin.identity_header=X-User", "admin.trusted_proxies=[here]"] {
+        let (code, says) = run(bad);
+        assert_eq!(code, Some(78), "{bad}: {says}");
+    }
+}
+
+#[test]
 fn exit_codes_tell_nothing_matched_refused_usage_and_failure_apart() {
     let code = |output: &Output| output.status.code().unwrap();
     let server = two_groups();

@@ -1,6 +1,7 @@
 //! Acts of an operator on the page: their name, their plan, their undo.
 
 use crate::page::{browse, filled, head_of, page, send};
+use crate::support::{Member, Rec, Server};
 
 #[test]
 fn a_job_is_started_paused_and_cancelled_by_forms() {
@@ -77,7 +78,10 @@ fn an_act_is_named_once_and_undone_by_its_message() {
     assert!(head.contains("set-cookie: reprise_operator=zo%c3%ab; httponly"), "{head}");
     let line = |name| head.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
     let shown = page(&server, &line("location: "));
-    assert!(shown.contains("1 records changed.") && shown.contains(">Undo</button>"), "{shown}");
+    assert!(
+        shown.contains("1 records changed.") && shown.contains(">Undo: restore 1</button>"),
+        "{shown}"
+    );
     assert!(shown.contains("name=\"verb\" value=\"restore\""), "{shown}");
     let list = page(&server, "/groups/shop/letters?state=discarded");
     assert!(list.contains("Restore marked") && !list.contains("Discard marked"), "{list}");
@@ -89,6 +93,17 @@ fn an_act_is_named_once_and_undone_by_its_message() {
         let found = (&audit[at]["name"], &audit[at]["claimed"], &audit[at]["action"]);
         assert_eq!(found, (&"Zoë".into(), &true.into(), &(*action).into()), "{audit}");
     }
+    // The one that stays is not undone.
+    let form = "verb=discard&offsets=0+1&note=x&operator=kim";
+    assert_eq!(post("", act, "verb=discard&offsets=1&note=x&operator=kim").0, 303);
+    let (_, head, _) = post("", act, form);
+    assert!(head.contains("&undo=restore&of=0\r\n"), "{head}");
+    let (status, _, forged) = browse(&server, "GET", "/groups/shop?said=x&undo=redrive&of=0", "");
+    assert_eq!((status, forged.contains("<button")), (400, false), "{forged}");
+    let forged = page(&server, "/groups/shop?said=x&undo=discard&of=all");
+    assert!(!forged.contains("Undo"), "{forged}");
+    let (_, head, _) = post("Cookie: reprise_operator=kim\r\n", "/logout", "x=");
+    assert!(head.contains("set-cookie: reprise_operator=; "), "{head}");
     let body = r#"{"group":"shop","offsets":[0]}"#;
     let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
     let (status, _, says) = send(&server, "POST", "/api/v1/dead-letters/discard", &headers, body);
@@ -112,8 +127,51 @@ fn a_record_is_found_across_groups_and_states() {
     assert!(page(&server, "/search?q=nothing").contains("0 found among"));
     assert_eq!(browse(&server, "GET", "/search?colour=red", "").0, 400);
     assert!(page(&server, "/").contains("action=\"/search\""), "the first screen has the field");
-    let hidden = crate::support::Server::with("admin: {payloads: hide}");
+    let hidden = Server::with("admin: {payloads: hide}");
     let (status, _, says) = browse(&hidden, "GET", "/search?q=order-2", "");
     assert_eq!((status, says.contains("search by an origin")), (400, true), "{says}");
     assert!(page(&hidden, "/search?q=orders-0%401").contains("0 found among"));
+}
+
+#[test]
+fn a_form_without_a_receiver_needs_its_box() {
+    let server = Server::start();
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    for offset in 0..3 {
+        let record = Rec::new("order").header("x-retry-level", "-1");
+        member.client.put("orders", 0, &[Rec::new("order")]);
+        member.client.nack("shop", &format!("orders-0@{offset}"), record);
+    }
+    let act = |more: &str| {
+        let form = format!("verb=redrive&note=x{more}");
+        browse(&server, "POST", "/groups/shop/act", &form).0
+    };
+    assert_eq!(act("&offsets=0"), 409);
+    assert_eq!((act("&offsets=0&anyway=true"), act("&offsets=1&target=origin")), (303, 303));
+    let job = "action=redrive&note=x&expected=1";
+    let (status, _, plan) = browse(&server, "POST", "/groups/shop/jobs", job);
+    assert_eq!((status, plan.contains("name=\"anyway\"")), (409, true), "{plan}");
+    let lists = "/groups/shop/waiting?state=waiting";
+    assert_eq!(browse(&server, "GET", lists, "").0, 200);
+    for empty in ["action=discard&note=x&expected=", "action=discard&note=x"] {
+        let (status, _, plan) = browse(&server, "POST", "/groups/shop/jobs", empty);
+        assert_eq!((status, plan.contains("Nothing is changed yet.")), (200, true), "{plan}");
+    }
+}
+
+#[test]
+fn retries_of_each_state_are_reached_from_the_first_screen() {
+    let (server, mut member) = filled();
+    let id = server.json("/api/v1/retries?group=shop")["items"][0]["id"].to_string();
+    let now = format!("verb=now&ids={id}&note=");
+    assert_eq!(browse(&server, "POST", "/groups/shop/act", &now).0, 303);
+    assert_eq!(member.retries().len(), 1);
+    let home = page(&server, "/");
+    assert!(home.contains("href=\"/groups/shop/waiting?state=unread\""), "{home}");
+    let unread = page(&server, "/groups/shop/waiting?state=unread");
+    assert!(unread.contains("orders-0@3") && unread.contains("unread"), "{unread}");
+    assert!(!page(&server, "/groups/shop/waiting?state=blocked").contains("orders-0@3"));
+    assert_eq!(browse(&server, "GET", "/groups/shop/waiting?state=gone", "").0, 400);
 }
