@@ -52,6 +52,17 @@ pub enum OperatorAction {
     Send(SendTarget),
 }
 
+impl OperatorAction {
+    /// The word for the log.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Plain(action) => action.as_str(),
+            Self::Delay(_) => "delay",
+            Self::Send(_) => "send",
+        }
+    }
+}
+
 /// A request of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionRequest {
@@ -162,7 +173,7 @@ impl Operations {
 
     async fn act_on_named(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let (group, name) = (request.group.clone(), request.by.name.clone());
-        let action = format!("{:?}", request.action);
+        let action = request.action.word();
         let report = self.change_named(request).await?;
         let (changed, left) = (report.changed, report.left.len());
         tracing::info!(%group, action, changed, left, by = name, "an operator acts on records");
