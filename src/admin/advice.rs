@@ -47,16 +47,16 @@ impl GroupView {
     /// member takes them.
     fn takers(&self) -> Option<String> {
         let owed = self.states.owed();
-        let live = || self.members.iter().filter(|member| !member.silent);
         let is_taken_elsewhere = self.elsewhere.is_some_and(|away| away.subscribed > 0)
             || self.is_read && self.states.due > 0;
-        if owed == 0 || is_taken_elsewhere || live().any(|member| member.takes_retries) {
+        if owed == 0 || is_taken_elsewhere || self.live_members().any(|member| member.takes_retries)
+        {
             return None;
         }
         let topic = &self.retry_topic;
         let wait = wait(owed);
-        let silent = self.members.len() - live().count();
-        let (subject, way_out) = match (live().count(), silent) {
+        let live = self.live_members().count();
+        let (subject, way_out) = match (live, self.members.len() - live) {
             (0, 0) if self.in_cluster => (
                 "the group has no member that is connected through this sidecar".to_owned(),
                 format!("Start the application with {topic} in its subscription"),
@@ -82,7 +82,7 @@ impl GroupView {
 
     /// Members that have ended without leaving: their partitions wait for them.
     fn disconnected(&self) -> Option<String> {
-        let members = self.members.iter().filter(|member| member.disconnected && !member.silent);
+        let members = self.live_members().filter(|member| member.disconnected);
         let sessions: Vec<u64> = members.map(|member| member.session_ms).collect();
         let seconds = sessions.iter().max()?.div_ceil(1_000);
         Some(match sessions.len() {

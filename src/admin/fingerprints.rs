@@ -12,9 +12,29 @@ use serde::Deserialize;
 use super::answer::{Refusal, json_answer};
 use super::page::limit_of;
 use super::state::Admin;
-use crate::api::FingerprintKey;
+use crate::api::{FingerprintKey, GroupView, LetterView, RetryView, mask};
 
 impl FingerprintKey {
+    pub(super) fn of_letter(letter: LetterView) -> Self {
+        let LetterView { origin, cause, error, key_shape, size, .. } = letter;
+        Self::of_record((origin, error), cause, (key_shape, size))
+    }
+
+    pub(super) fn of_retry(retry: RetryView) -> Self {
+        let RetryView { origin, cause, error, key_shape, size, .. } = retry;
+        Self::of_record((origin, error), cause.unwrap_or_default(), (key_shape, size))
+    }
+
+    fn of_record(
+        (origin, error): (Option<String>, Option<String>),
+        cause: String,
+        (key_shape, size): (Option<String>, String),
+    ) -> Self {
+        let topic = origin.as_deref().map_or("", GroupView::topic_of).to_owned();
+        let error = Some(mask(error.as_deref().unwrap_or_default()));
+        Self { topic, cause, error, key_shape, size }
+    }
+
     /// Removes the parts that come from a payload, where payloads are hidden.
     fn hide(&mut self, admin: &Admin) {
         if !admin.options.show_payloads {

@@ -33,29 +33,36 @@ struct NamedOrAll {
     names: EntryNames,
     count: usize,
     all: bool,
-    /// Counts the records and changes none.
+    /// Counts the records and changes none. Only with `all`.
     is_dry: bool,
     /// The `next` of the answer before.
     after: Option<i64>,
+    note: Option<String>,
 }
 
 impl NamedOrAll {
-    /// The group, the records, and their number as far as a reason needs it.
-    fn of(self, selector: Selector) -> Result<(String, EntryNames, usize), Refusal> {
-        let Self { names, count, all, is_dry, after } = self;
+    /// The group, the records, and the operator behind the request. A dry run needs none.
+    fn of(
+        self,
+        selector: Selector,
+        caller: Caller,
+    ) -> Result<(String, EntryNames, Operator), Refusal> {
+        let Self { names, count, all, is_dry, after, note } = self;
         let missing = || Refusal::bad("group names the group of the records");
         let group = selector.group.clone().ok_or_else(missing)?;
         match (all, count > 0) {
             (true, true) => Err(Refusal::bad("name records, or set all: true")),
             (true, false) => {
-                let count = if is_dry { 1 } else { OPERATE_MAX };
+                let by =
+                    if is_dry { Operator::default() } else { operator(caller, note, OPERATE_MAX)? };
                 let selector = Box::new(selector);
-                Ok((group, EntryNames::Selected { selector, after, is_dry }, count))
+                Ok((group, EntryNames::Selected { selector, after, is_dry }, by))
             }
             (false, _) if selector.is_narrow() => {
                 Err(Refusal::bad("conditions need all: true, in place of names"))
             }
-            (false, _) => Ok((group, names, count)),
+            (false, _) if is_dry => Err(Refusal::bad("dry_run needs all: true")),
+            (false, _) => Ok((group, names, operator(caller, note, count)?)),
         }
     }
 }
@@ -91,9 +98,9 @@ pub(super) async fn dead_letters(
         all: asked.all,
         is_dry: asked.dry_run,
         after: asked.after,
+        note: asked.note,
     };
-    let (group, names, count) = records.of(selector)?;
-    let by = if asked.dry_run { Operator::default() } else { operator(caller, asked.note, count)? };
+    let (group, names, by) = records.of(selector, caller)?;
     let (patch, target) = patch_and_target(&terms, asked.set_value)?;
     let request = letter_request(&group, &verb, names, by)?.with_patch(patch, target)?;
     check_receivers(&admin, &request, terms.anyway).await?;
@@ -115,9 +122,9 @@ pub(super) async fn retries(
         all: asked.all,
         is_dry: asked.dry_run,
         after: asked.after,
+        note: asked.note,
     };
-    let (group, names, count) = records.of(selector)?;
-    let by = if asked.dry_run { Operator::default() } else { operator(caller, asked.note, count)? };
+    let (group, names, by) = records.of(selector, caller)?;
     let due = due_time(asked.delay_ms, asked.until_ms)?;
     let request = retry_request(&group, (&verb, due), names, by)?;
     operated(&admin, request).await

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::selector::Selector;
+
 /// Most characters of a masked reason.
 const REASON_CHARS: usize = 120;
 
@@ -86,6 +88,20 @@ pub struct FingerprintKey {
     pub key_shape: Option<String>,
     /// The size class of their records.
     pub size: String,
+}
+
+impl FingerprintKey {
+    /// The conditions that admit the records with these parts.
+    pub fn selector(&self) -> Selector {
+        Selector {
+            topic: Some(self.topic.clone()),
+            cause: Some(self.cause.clone()),
+            fingerprint: self.error.clone(),
+            key_shape: self.key_shape.clone(),
+            size: Some(self.size.clone()),
+            ..Selector::default()
+        }
+    }
 }
 
 /// Dead letters, or retries that wait, which look alike.

@@ -189,6 +189,13 @@ pub struct GroupView {
     pub advice: Vec<String>,
 }
 
+impl GroupView {
+    /// The members that are heard of.
+    pub fn live_members(&self) -> impl Iterator<Item = &MemberView> {
+        self.members.iter().filter(|member| !member.silent)
+    }
+}
+
 /// Members of a group that are not connected through this sidecar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElsewhereView {

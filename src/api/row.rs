@@ -67,8 +67,8 @@ impl ListRow for GroupView {
 impl GroupView {
     /// The number of live members, and of silent ones if there are some.
     fn members_text(&self) -> String {
-        let silent = self.members.iter().filter(|member| member.silent).count();
-        let live = self.members.len() - silent;
+        let live = self.live_members().count();
+        let silent = self.members.len() - live;
         if silent == 0 { live.to_string() } else { format!("{live} (+{silent} silent)") }
     }
 

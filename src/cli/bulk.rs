@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::{CommandFailure, Exit};
-use super::operate::{Pick, Verb, act_on_letters, end_of_dry_run};
+use super::operate::{Pick, Verb, act_on_letters, end_of_dry_run, sample_line};
 use super::output::progress_bar::ProgressBar;
 use super::output::show::{ReadArgs, known};
 use super::output::table::defused;
@@ -125,7 +125,7 @@ impl LettersArgs {
 fn plan_lines(plan: &JobPlan, request: &SelectedRequest<'_, JobRequest>) -> Vec<String> {
     let mut out = vec![format!("{} records match", plan.matched)];
     for PlanSample { offset, origin, error, value, .. } in &plan.samples {
-        out.push(format!("  {offset}  {}  {}", known(origin.as_ref()), known(error.as_ref())));
+        out.push(sample_line(*offset, origin.as_ref(), error.as_ref()));
         out.extend(value.as_ref().map(|value| format!("    becomes {}", defused(value))));
     }
     if plan.looped > 0 {

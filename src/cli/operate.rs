@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::exit::{CommandFailure, Exit, complain};
 use super::output::progress_bar::{ProgressBar, number};
-use super::output::show::{Format, ReadArgs, json, known};
+use super::output::show::{Format, ReadArgs, known};
 use crate::api::{
     ActionReport, LetterRequest, RedriveTerms, RetryRequest, SelectedRequest, Selector,
 };
@@ -141,14 +141,19 @@ impl ActionArgs {
         }
         sum.samples.truncate(SAMPLES);
         let lines = std::iter::once(format!("{} records match", sum.matched));
-        let samples = sum.samples.iter().map(|sample| {
-            let (origin, error) = (known(sample.origin.as_ref()), known(sample.error.as_ref()));
-            format!("  {}  {origin}  {error}", sample.entry)
-        });
+        let samples = sum
+            .samples
+            .iter()
+            .map(|sample| sample_line(sample.entry, sample.origin.as_ref(), sample.error.as_ref()));
         let lines: Vec<String> = lines.chain(samples).collect();
         self.reading.write(out, &sum, &lines)?;
         end_of_dry_run(sum.matched)
     }
+}
+
+/// A record that a dry run shows.
+pub(super) fn sample_line(entry: i64, origin: Option<&String>, error: Option<&String>) -> String {
+    format!("  {entry}  {}  {}", known(origin), known(error))
 }
 
 /// The end of a dry run that so many records match.
@@ -227,11 +232,8 @@ fn end(
     (verb, sum): (Verb, &ActionReport),
     out: &mut dyn Write,
 ) -> Result<(), CommandFailure> {
-    if reading.format == Format::Table {
-        writeln!(out, "{} {}, {} left as they were", sum.changed, verb.done, sum.left.len())?;
-    } else {
-        writeln!(out, "{}", json(sum, reading.format == Format::Json)?)?;
-    }
+    let says = format!("{} {}, {} left as they were", sum.changed, verb.done, sum.left.len());
+    reading.write(out, sum, &[says])?;
     if sum.changed == 0 {
         return Err(CommandFailure::new(Exit::NothingMatched, "no record was changed"));
     }

@@ -475,14 +475,14 @@ fn add(plan: &mut JobPlan, one: &JobCandidate, terms: &JobTerms) {
 
 fn sample(one: &JobCandidate, terms: &JobTerms) -> PlanSample {
     let entry = &one.letter.entry;
-    let changed = terms.patch.apply(one.letter.record.clone()).ok();
-    let value = changed.filter(|_| !terms.patch.is_empty()).and_then(|record| record.value);
+    let changed = one.record.as_ref().ok().filter(|_| !terms.patch.is_empty());
+    let value = changed.and_then(|record| record.value.as_ref());
+    let shown = |value| String::from_utf8_lossy(value).chars().take(SAMPLE_CHARS).collect();
     PlanSample {
         offset: one.letter.offset,
         origin: entry.origin.as_ref().map(ToString::to_string),
         error: entry.reason.clone(),
         redrives: entry.redrives,
-        value: value
-            .map(|value| String::from_utf8_lossy(&value).chars().take(SAMPLE_CHARS).collect()),
+        value: value.map(|value| shown(value)),
     }
 }

@@ -40,8 +40,7 @@ pub use records::{Concealment, RecordDetail, Selected};
 pub use retry_fingerprints::WaitingCounts;
 pub use topic_sends::RecordSender;
 pub use transfer::{
-    Base64, EntryImportOutcome, ImportReport, ImportedEntry, LetterExport, LetterImport, Portable,
-    PortableLetter, PortableRecord,
+    EntryImportOutcome, ImportReport, ImportedEntry, LetterExport, LetterImport, Portable,
 };
 
 /// Groups that a drain lists at once.

@@ -392,6 +392,18 @@ fn bad_requests_are_refused_with_a_sentence_and_change_nothing() {
             "is a job",
         ),
         (
+            "dead-letters/discard",
+            json!({"group": "shop", "offsets": [0], "dry_run": true}),
+            400,
+            "dry_run needs all",
+        ),
+        (
+            "retries/now",
+            json!({"group": "shop", "ids": [1], "dry_run": true}),
+            400,
+            "dry_run needs all",
+        ),
+        (
             "retries/now",
             json!({"group": "shop", "ids": [1], "all": true}),
             400,

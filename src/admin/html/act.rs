@@ -5,19 +5,19 @@ use std::sync::Arc;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 
 use super::jobs::target_of;
 use super::kinds::act_on_like;
-use super::{form, group_path, name_form, refused, with_cookie, with_name};
+use super::{act_by_name, back_to, form, group_path, refused};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{
     check_receivers, due_time, letter_request, operator, patch_and_target, retry_request,
 };
 use crate::admin::state::Admin;
-use crate::api::{ActionReport, RedriveTerms, percent_encoded};
+use crate::api::{ActionReport, RedriveTerms};
 use crate::operations::{DueTime, EntryNames};
 
 /// Milliseconds of a minute.
@@ -100,17 +100,16 @@ pub(in crate::admin) async fn act(
 ) -> Response {
     let path = group_path(&group);
     let done = async {
-        let (caller, fields) = match with_name(caller, form(fields)?) {
-            Ok(named) => named,
-            Err(fields) => return Ok(name_form(&format!("{path}/act"), &fields)),
-        };
-        let (cookie, fields) = (caller.cookie(), ActFields::new(fields)?);
-        let (verb, named) = (fields.verb.clone(), numbers(&fields.offsets)?);
-        let report = run(&admin, &group, caller, fields).await?;
-        let undo = undo(&verb, named, &report).unwrap_or_default();
-        let said = percent_encoded(&sentence(&report));
-        let to = [(header::LOCATION, format!("{path}?said={said}{undo}"))];
-        Ok(with_cookie((StatusCode::SEE_OTHER, to).into_response(), cookie))
+        let (admin, group) = (&admin, &group);
+        let asked = (caller, form(fields)?);
+        act_by_name(&format!("{path}/act"), asked, |caller, fields| async move {
+            let fields = ActFields::new(fields)?;
+            let (verb, named) = (fields.verb.clone(), numbers(&fields.offsets)?);
+            let report = run(admin, group, caller, fields).await?;
+            let undo = undo(&verb, named, &report);
+            Ok(back_to(&group_path(group), &sentence(&report), undo.as_deref()))
+        })
+        .await
     };
     done.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
 }

@@ -51,8 +51,7 @@ async fn overview(admin: &Admin) -> Result<Markup, Refusal> {
         let found = admin.operations.fingerprints(&group.group, CAUSES_MAX).await?;
         causes.extend(found.items.into_iter().map(|kind| (group.group.clone(), kind)));
     }
-    causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.records));
-    causes.truncate(CAUSES_MAX);
+    keep_most_frequent(&mut causes);
     let (retries, is_counting) = retry_causes(&admin.operations, &wrong).await?;
     let (show, now_ms) = (admin.options.show_payloads, admin.operations.now_ms());
     let letters = KindView { of: KindOf::Letters, show, now_ms };
@@ -99,9 +98,13 @@ async fn retry_causes(
             break;
         }
     }
+    keep_most_frequent(&mut causes);
+    Ok((causes, is_counting))
+}
+
+fn keep_most_frequent(causes: &mut Vec<(String, Fingerprint)>) {
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.records));
     causes.truncate(CAUSES_MAX);
-    Ok((causes, is_counting))
 }
 
 fn troubles(readiness: &Readiness) -> Markup {
@@ -115,11 +118,6 @@ fn troubles(readiness: &Readiness) -> Markup {
     }
 }
 
-/// The number of members that are heard of.
-fn live(group: &GroupView) -> usize {
-    group.members.iter().filter(|member| !member.silent).count()
-}
-
 fn table(groups: &[GroupView]) -> Markup {
     html! {
         (scroll_table("Groups", &html! {
@@ -128,6 +126,7 @@ fn table(groups: &[GroupView]) -> Markup {
             } }
             tbody {
                 @for group in groups {
+                    @let live = group.live_members().count();
                     tr {
                         td { a href=(group_path(&group.group)) { (breakable(&group.group)) } }
                         td.number {
@@ -144,12 +143,12 @@ fn table(groups: &[GroupView]) -> Markup {
                             @if !IDLE_BREAKER.contains(&group.breaker.as_str()) {
                                 span.chip { "breaker " (group.breaker) } " "
                             }
-                            @let is_alone = live(group) == 0 && group.elsewhere.is_none();
+                            @let is_alone = live == 0 && group.elsewhere.is_none();
                             @if is_alone && group.states.due > 0 {
                                 span.alarm { "due, and nobody is connected" }
                             }
                         }
-                        td.number { (live(group)) }
+                        td.number { (live) }
                     }
                 }
             }

@@ -13,8 +13,8 @@ use maud::{Markup, html};
 use super::cut::cell;
 use super::table::{breakable, moment, scroll_table};
 use super::{
-    ActionNotice, OPERATOR_FIELD, back_to, form, group_path, letter_path, name_form, notice, page,
-    refused, still_page, with_cookie, with_name,
+    ActionNotice, OPERATOR_FIELD, act_by_name, back_to, form, group_path, letter_path, notice,
+    page, refused, still_page,
 };
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
@@ -22,7 +22,7 @@ use crate::admin::jobs::{JobBody, RATE_DEFAULT, alter, begin, job_view, known, p
 use crate::admin::page::{no_others, selector_of};
 use crate::admin::state::Admin;
 use crate::api::{
-    GroupView, JobPlan, JobRequest, JobState, JobView, PlanSample, RedriveTerms, Selector, mask,
+    FingerprintKey, JobPlan, JobRequest, JobState, JobView, PlanSample, RedriveTerms, Selector,
     named,
 };
 
@@ -85,27 +85,26 @@ pub(in crate::admin) async fn start(
             let plan = planned(&admin, body.clone()).await?;
             return Ok(still_page("Plan", &plan_content(&path, &fields, (&plan, &body), None)));
         }
-        let (caller, fields) = match with_name(caller, fields) {
-            Ok(named) => named,
-            Err(fields) => return Ok(name_form(&path, &fields)),
-        };
-        let cookie = caller.cookie();
-        match begin(&admin, caller, body.clone()).await {
-            Ok(job) => Ok(with_cookie(
-                back_to(&job_path(job.id), &format!("Job {} has started.", job.id)),
-                cookie,
-            )),
-            // The list has changed, or nobody receives the records: the new plan tells.
-            Err(refusal) if refusal.status == StatusCode::CONFLICT => {
-                let plan = planned(&admin, body.clone()).await?;
-                let plan = (&plan, &body);
-                let content = plan_content(&path, &fields, plan, Some(refusal.says()));
-                let mut page = still_page("Plan", &content);
-                *page.status_mut() = StatusCode::CONFLICT;
-                Ok(with_cookie(page, cookie))
+        let (admin, path) = (&admin, &path);
+        act_by_name(path, (caller, fields), |caller, fields| async move {
+            match begin(admin, caller, body.clone()).await {
+                Ok(job) => {
+                    let says = format!("Job {} has started.", job.id);
+                    Ok(back_to(&job_path(job.id), &says, None))
+                }
+                // The list has changed, or nobody receives the records: the new plan tells.
+                Err(refusal) if refusal.status == StatusCode::CONFLICT => {
+                    let plan = planned(admin, body.clone()).await?;
+                    let plan = (&plan, &body);
+                    let content = plan_content(path, &fields, plan, Some(refusal.says()));
+                    let mut page = still_page("Plan", &content);
+                    *page.status_mut() = StatusCode::CONFLICT;
+                    Ok(page)
+                }
+                Err(refusal) => Err(refusal),
             }
-            Err(refusal) => Err(refusal),
-        }
+        })
+        .await
     };
     done.await.unwrap_or_else(|refusal| refused(&refusal))
 }
@@ -155,16 +154,7 @@ async fn like(admin: &Admin, group: &str, offset: &str) -> Result<Selector, Refu
         offset.trim().parse().map_err(|_| Refusal::bad("like is the offset of a letter"))?;
     let letter = admin.operations.dead_letter(group, offset).await?;
     let gone = || Refusal::missing("the letter has left its topic; load the page of the group");
-    let letter = letter.ok_or_else(gone)?.row;
-    let topic = letter.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
-    Ok(Selector {
-        topic: Some(topic),
-        cause: Some(letter.cause),
-        fingerprint: Some(mask(letter.error.as_deref().unwrap_or_default())),
-        key_shape: letter.key_shape,
-        size: Some(letter.size),
-        ..Selector::default()
-    })
+    Ok(FingerprintKey::of_letter(letter.ok_or_else(gone)?.row).selector())
 }
 
 fn number<T: FromStr>(text: Option<String>) -> Result<Option<T>, Refusal> {
@@ -180,16 +170,15 @@ pub(in crate::admin) async fn change(
 ) -> Response {
     let path = format!("{}/act", job_path(id));
     let done = async {
-        let (caller, fields) = match with_name(caller, form(fields)?) {
-            Ok(named) => named,
-            Err(fields) => return Ok(name_form(&path, &fields)),
-        };
-        let cookie = caller.cookie();
-        let verb = fields.iter().find(|(name, _)| name == "verb");
-        let verb = verb.map(|(_, verb)| verb.as_str()).unwrap_or_default();
-        let job = alter(&admin, caller, (id, verb), None).await?;
-        let says = format!("Job {id} is {}.", job.state.as_str());
-        Ok(with_cookie(back_to(&job_path(id), &says), cookie))
+        let admin = &admin;
+        act_by_name(&path, (caller, form(fields)?), |caller, fields| async move {
+            let verb = fields.iter().find(|(name, _)| name == "verb");
+            let verb = verb.map(|(_, verb)| verb.as_str()).unwrap_or_default();
+            let job = alter(admin, caller, (id, verb), None).await?;
+            let says = format!("Job {id} is {}.", job.state.as_str());
+            Ok(back_to(&job_path(id), &says, None))
+        })
+        .await
     };
     done.await.unwrap_or_else(|refusal| refused(&refusal))
 }
@@ -326,14 +315,7 @@ fn plan_content(
     let group = body.selector.group.as_deref().unwrap_or_default();
     let is_discard = body.request.action.as_deref() == Some("discard");
     let (verb, word) = if is_discard { ("Discard", "discard") } else { ("Redrive", "redrive") };
-    let is_to_group = !is_discard
-        && body.redrive
-            == RedriveTerms {
-                set_headers: body.redrive.set_headers.clone(),
-                merge: body.redrive.merge.clone(),
-                anyway: body.redrive.anyway,
-                ..RedriveTerms::default()
-            };
+    let is_to_group = !is_discard && !body.redrive.to_origin && body.redrive.to_topic.is_none();
     let asked = ["rate", "canary", "note", "anyway", "expected", "action"];
     let kept = fields.iter().filter(|(name, _)| !asked.contains(&name.as_str()));
     let canary = body.request.canary.unwrap_or(CANARY);

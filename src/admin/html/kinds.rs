@@ -4,16 +4,14 @@
 use maud::{Markup, html};
 
 use super::jobs::target_fields;
-use super::letters::{alike, list_path};
+use super::letters::list_path;
 use super::table::{breakable, moment, scroll_table};
 use super::{group_path, letter_path, retry_path};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{operator, retry_request};
 use crate::admin::state::Admin;
-use crate::api::{
-    ActionReport, COUNTED_MAX, Fingerprint, FingerprintList, GroupView, RetryView, Selector, mask,
-};
+use crate::api::{ActionReport, COUNTED_MAX, Fingerprint, FingerprintKey, FingerprintList};
 use crate::engine::OPERATE_MAX;
 use crate::operations::EntryNames;
 
@@ -70,7 +68,7 @@ impl KindView {
     /// The count. It leads to its letters where the list may tell them apart, or to one retry.
     fn count(self, group: &str, kind: &Fingerprint) -> Markup {
         let path = match self.of {
-            KindOf::Letters => self.show.then(|| list_path(group, &alike(&kind.key), None)),
+            KindOf::Letters => self.show.then(|| list_path(group, &kind.key.selector(), None)),
             KindOf::Retries => kind.example.map(|example| self.of.example(group, example)),
         };
         html! { a href=[path] { (kind.records) } }
@@ -196,19 +194,6 @@ pub(super) fn spark(hours: &[u32]) -> Markup {
     }
 }
 
-/// The retries that look like one.
-fn like(retry: &RetryView) -> Selector {
-    let topic = retry.origin.as_deref().map_or("", GroupView::topic_of);
-    Selector {
-        topic: Some(topic.to_owned()),
-        cause: Some(retry.cause.clone().unwrap_or_default()),
-        fingerprint: Some(mask(retry.error.as_deref().unwrap_or_default())),
-        key_shape: retry.key_shape.clone(),
-        size: Some(retry.size.clone()),
-        ..Selector::default()
-    }
-}
-
 /// Acts on the retries that look like one.
 pub(super) async fn act_on_like(
     admin: &Admin,
@@ -218,7 +203,7 @@ pub(super) async fn act_on_like(
 ) -> Result<ActionReport, Refusal> {
     let example = admin.operations.retry(group, example).await?.map(|found| found.row);
     let gone = || Refusal::missing("the retry waits no more; load the page of the group");
-    let selector = Box::new(like(&example.ok_or_else(gone)?));
+    let selector = Box::new(FingerprintKey::of_retry(example.ok_or_else(gone)?).selector());
     let by = operator(caller, Some(note), OPERATE_MAX)?;
     let (mut report, mut after) = (ActionReport::default(), None);
     loop {

@@ -15,7 +15,7 @@ use crate::admin::answer::Refusal;
 use crate::admin::page::{ListParameters, ListQuery};
 use crate::admin::payload;
 use crate::admin::state::Admin;
-use crate::api::{FingerprintKey, LetterView, RecordStage, Selector, percent_encoded};
+use crate::api::{LetterView, RecordStage, Selector, percent_encoded};
 use crate::operations::RecordDetail;
 use crate::retry::Disposition;
 
@@ -28,18 +28,6 @@ const FIELDS: [(&str, &str); 5] = [
     ("value", "Text in the value "),
 ];
 const STATES: [RecordStage; 3] = [RecordStage::Dead, RecordStage::Discarded, RecordStage::Redriven];
-
-/// The conditions on letters that are counted together.
-pub(super) fn alike(key: &FingerprintKey) -> Selector {
-    Selector {
-        topic: Some(key.topic.clone()).filter(|topic| !topic.is_empty()),
-        cause: Some(key.cause.clone()),
-        fingerprint: key.error.clone(),
-        key_shape: key.key_shape.clone(),
-        size: Some(key.size.clone()),
-        ..Selector::default()
-    }
-}
 
 /// The address of a list, which begins after an offset.
 pub(super) fn list_path(group: &str, selector: &Selector, after: Option<i64>) -> String {

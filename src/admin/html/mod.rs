@@ -208,17 +208,28 @@ fn name_form(path: &str, fields: &[(String, String)]) -> Response {
     still_page("Who are you?", &content)
 }
 
-/// The answer to a caller that has named itself.
-fn with_cookie(mut response: Response, cookie: Option<String>) -> Response {
+/// Acts on a form under the name of its caller, which the browser then keeps. Asks for the name
+/// where nothing tells it.
+async fn act_by_name<F: Future<Output = Result<Response, Refusal>>>(
+    path: &str,
+    (caller, fields): (Caller, FormFields),
+    act: impl FnOnce(Caller, FormFields) -> F,
+) -> Result<Response, Refusal> {
+    let (caller, fields) = match with_name(caller, fields) {
+        Ok(named) => named,
+        Err(fields) => return Ok(name_form(path, &fields)),
+    };
+    let cookie = caller.cookie();
+    let mut response = act(caller, fields).await?;
     if let Some(Ok(cookie)) = cookie.map(HeaderValue::try_from) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
-    response
+    Ok(response)
 }
 
-/// Redirects to a page, which shows a sentence.
-fn back_to(path: &str, sentence: &str) -> Response {
-    let to = format!("{path}?said={}", percent_encoded(sentence));
+/// Redirects to a page, which shows a sentence, and the button of an undo.
+fn back_to(path: &str, sentence: &str, undo: Option<&str>) -> Response {
+    let to = format!("{path}?said={}{}", percent_encoded(sentence), undo.unwrap_or_default());
     (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
 }
 

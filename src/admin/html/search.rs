@@ -16,6 +16,7 @@ use crate::admin::answer::Refusal;
 use crate::admin::payload::text;
 use crate::admin::state::Admin;
 use crate::api::Selector;
+use crate::model::Origin;
 
 /// Records that a search shows, and groups and records that it looks at.
 const FOUND_MAX: usize = 50;
@@ -83,9 +84,8 @@ pub(super) fn field(text: &str) -> Markup {
 /// The conditions of a search: an origin is one of its topic, and another text is a key or a part
 /// of a value.
 fn conditions(admin: &Admin, text: &str) -> Result<Vec<Selector>, Refusal> {
-    let of = |selector: Selector| vec![selector];
-    if text.parse::<crate::model::Origin>().is_ok() {
-        return Ok(of(Selector { origin: Some(text.to_owned()), ..Selector::default() }));
+    if text.parse::<Origin>().is_ok() {
+        return Ok(vec![Selector { origin: Some(text.to_owned()), ..Selector::default() }]);
     }
     let key = Selector { key: Some(text.to_owned()), ..Selector::default() };
     let value = Selector { value: Some(text.to_owned()), ..Selector::default() };
